@@ -1,0 +1,20 @@
+# vocabloss_instantiate(<target> <template.in> <extension> LOSSES <loss>... TYPES <types>...)
+#
+# Adds one generated source per (loss, types) to the target, so that a build spreads over cores and a change to one loss costs one file.
+# In the template @LOSS@ is the loss, @TYPES@ one entry of TYPES as it was given: a type, or a quoted "logits, teacher" pair.
+function(vocabloss_instantiate target template extension)
+  cmake_parse_arguments(PARSE_ARGV 3 arg "" "" "LOSSES;TYPES")
+  if(arg_UNPARSED_ARGUMENTS OR NOT arg_LOSSES OR NOT arg_TYPES)
+    message(FATAL_ERROR "vocabloss_instantiate(${target}): needs LOSSES and TYPES; got '${ARGN}'")
+  endif()
+  get_filename_component(stem ${template} NAME_WE)
+  get_filename_component(folder ${template} DIRECTORY)
+  foreach(LOSS IN LISTS arg_LOSSES)
+    foreach(TYPES IN LISTS arg_TYPES)
+      string(REGEX REPLACE "[^A-Za-z0-9]+" "_" suffix "${LOSS}_${TYPES}")
+      set(output ${CMAKE_CURRENT_BINARY_DIR}/${folder}/${stem}_${suffix}.${extension})
+      configure_file(${template} ${output} @ONLY)
+      target_sources(${target} PRIVATE ${output})
+    endforeach()
+  endforeach()
+endfunction()
