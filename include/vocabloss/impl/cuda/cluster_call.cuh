@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// SPDX-FileCopyrightText: VocabLoss contributors
+#ifndef VOCABLOSS_IMPL_CUDA_CLUSTER_CALL_CUH
+#define VOCABLOSS_IMPL_CUDA_CLUSTER_CALL_CUH
+
+/// \file
+/// \brief What the warps of a cluster kernel agree on: the launch constants, the layout of shared memory, and
+/// the order in which the pieces of rows go round the ring.
+
+#include <vocabloss/impl/cuda/merge_cluster.cuh>
+#include <vocabloss/impl/cuda/pack_io.cuh>
+#include <vocabloss/impl/cuda/row_layout.hpp>
+#include <vocabloss/impl/row_call.hpp>
+#include <vocabloss/tuning/plan.hpp>
+
+namespace vocabloss::Impl {
+
+/// Compile-time choices: consumer threads of a block, vectors that each takes from a full piece and stream, and blocks
+/// that share a multiprocessor.
+template <int Threads, int Vectors, int Lanes = 1, int Blocks = 1>
+struct ConsumerShape {
+  static constexpr int threads = Threads;
+  static constexpr int warps = Threads / 32;
+  static constexpr int vectors = Vectors;
+  static constexpr int lanes = Lanes;  ///< partial sums a thread
+  static constexpr int piece_vectors = Threads * Vectors;
+  static constexpr int blocks = Blocks;
+  /// Vectors that the algebra sees as one pack; where two blocks share the registers, one.
+  static constexpr int vectors_in_pack = Blocks == 1 ? 2 : 1;
+  /// Warps of the block: consumers, then the producer, then the exchange warp.
+  static constexpr int producer_warp = warps;
+  static constexpr int exchange_warp = warps + 1;
+  static constexpr int block_threads = Threads + 64;
+};
+
+/// In device memory, zero before the first launch; each launch leaves it zero. Launches that share it must follow one
+/// another.
+struct ClusterTickets {
+  unsigned long long next;  ///< rows claimed beyond the first of each cluster
+  unsigned int finished;    ///< clusters that will claim no more
+};
+
+/// Run-time constants of a launch.
+struct ClusterLaunch {
+  SliceLayout slices;
+  int width;                ///< blocks of the cluster
+  int lag;                  ///< rows by which each stage runs ahead of the next
+  int slots;                ///< of the ring
+  ClusterTickets* tickets;  ///< null: rows are dealt round robin
+};
+
+inline constexpr int max_slots = 64;
+/// Rows between their first stage and the last use of what the exchange warp posted. A stage may run ahead by
+/// (rows_in_flight - 2) / rounds rows.
+inline constexpr int rows_in_flight = 8;
+inline constexpr int max_consumer_warps = 16;
+
+/// A stream's part of a slot: a granule more than the piece, since a stream may start at another offset than the
+/// logits, and then up to the next 128 bytes: off them the copy engine is 2 % slower.
+template <class Shape>
+inline constexpr int region_bytes = Shape::piece_vectors * 16 + 128;
+template <class Loss, class Shape>
+inline constexpr int slot_bytes = Loss::streams* region_bytes<Shape>;
+
+template <class Loss, int Round>
+struct RoundBuffers {
+  using State = typename Loss::template State<Round>;
+  StateWords<State> warp_state[rows_in_flight][max_consumer_warps];
+  ClusterMailbox<State> mailbox[rows_in_flight];
+  Barrier gathered[rows_in_flight];   ///< all consumer warps of the block have left their states
+  Barrier exchanged[rows_in_flight];  ///< all blocks of the cluster have sent theirs
+  Barrier ready[rows_in_flight];      ///< the row's statistics of this round are posted
+};
+
+/// What consumers learn of a row whose statistics are final.
+template <class Loss>
+using GradientRowOf = decltype(std::declval<Loss>().gradient_row(std::declval<typename Loss::Statistics>(),
+                                                                 std::declval<loss::Row<float>>()));
+template <class Loss>
+struct Posted {
+  typename Loss::Statistics statistics;  ///< of the first round, for the second
+  GradientRowOf<Loss> gradient_row;
+  int label;
+  bool masked;
+};
+
+struct NoBuffers {};
+
+/// Rows that this cluster has claimed, in order; see row_claims.cuh.
+inline constexpr int max_claims = 16;
+struct ClaimRing {
+  std::int64_t row[max_claims];  ///< -1: there are no more
+  Barrier claimed[max_claims];
+  Barrier retired[max_claims];  ///< in the first block: all warps of all blocks are done with the entry
+};
+
+/// At the start of the block's shared memory; the ring of slots follows.
+template <class Loss>
+struct alignas(128) ClusterShared {
+  Barrier full[max_slots];  ///< the slot's copies have landed
+  Barrier done[max_slots];  ///< all consumer warps have finished with the slot
+  int label[max_slots];     ///< of the row in the slot; only where the loss needs it
+  ClaimRing claims;
+  RoundBuffers<Loss, 0> first;
+  std::conditional_t<Loss::rounds == 2, RoundBuffers<Loss, Loss::rounds - 1>, NoBuffers> second;
+  Posted<Loss> posted[rows_in_flight];
+
+  template <int Round>
+  __device__ __forceinline__ auto& round() {
+    if constexpr (Round == 0) {
+      return first;
+    } else {
+      return second;
+    }
+  }
+};
+
+/// Which use of a ring buffer a row makes.
+struct RowSlot {
+  int index;
+  std::uint32_t parity;
+  __device__ __forceinline__ explicit RowSlot(int row)
+      : index(row % rows_in_flight), parity((row / rows_in_flight) & 1) {}
+};
+
+/// A position in the ring of slots.
+struct RingCursor {
+  int slot = 0;
+  std::uint32_t parity = 0;
+  __device__ __forceinline__ void advance(int slots) {
+    if (++slot == slots) {
+      slot = 0;
+      parity ^= 1;
+    }
+  }
+};
+
+}  // namespace vocabloss::Impl
+
+#endif

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// SPDX-FileCopyrightText: VocabLoss contributors
+#ifndef VOCABLOSS_IMPL_CUDA_CLUSTER_LAUNCH_CUH
+#define VOCABLOSS_IMPL_CUDA_CLUSTER_LAUNCH_CUH
+
+/// \file
+/// \brief Starts the kernel of path `cluster`: on the caller's stream, without allocating or waiting, so that a CUDA
+/// graph can capture it.
+
+#include <vocabloss/error.hpp>
+#include <vocabloss/impl/cuda/cluster_shapes.hpp>
+#include <vocabloss/impl/cuda/row_in_cluster.cuh>
+
+#include <cuda_runtime.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <string>
+
+namespace vocabloss::Impl {
+
+inline void check_cluster_call(cudaError_t code, const char* call, const ClusterShape& shape) {
+  if (code == cudaSuccess) return;
+  throw CudaError(std::string("vocabloss: path cluster (") + shape.describe() + "): " + call + ": " +
+                  cudaGetErrorString(code));
+}
+
+template <class Loss, class T, Pass pass, class Shape, class RankExchange = NoExchange>
+struct ClusterKernel {
+  static constexpr int dynamic_bytes = cluster_shared_bytes(Shape::blocks);
+  static_assert(sizeof(ClusterShared<Loss>) <= cluster_control_bytes, "the loss has too large a state");
+
+  static ClusterLaunch constants(const RowCall<float>& call, const ClusterShape& shape, ClusterTickets* tickets) {
+    ClusterLaunch launch;
+    const int vectors = most_vectors<vector_columns<T>>(call.columns, rows_are_aligned(call));
+    launch.width = shape.width;
+    launch.lag = std::min(shape.lag, (rows_in_flight - 2) / Loss::rounds);
+    launch.slices.slice_vectors = (vectors + shape.width - 1) / shape.width;
+    launch.slices.pieces = std::max(1, (launch.slices.slice_vectors + Shape::piece_vectors - 1) / Shape::piece_vectors);
+    launch.slots = std::min<int>(max_slots, (dynamic_bytes - sizeof(ClusterShared<Loss>)) / slot_bytes<Loss, Shape>);
+    // Producers run ahead by fewer rows than there are claims, or one that waits for a claim might hold up its
+    // retirement.
+    launch.slots = std::min(launch.slots, (max_claims - 3) * launch.slices.pieces);
+    while (launch.lag > 0 && launch.slices.pieces * (1 + Loss::rounds * launch.lag) >= launch.slots) --launch.lag;
+    launch.tickets = tickets;
+    return launch;
+  }
+
+  static void launch(const Loss& loss, const RowCall<float>& call, const ClusterShape& shape, ClusterTickets* tickets,
+                     cudaStream_t stream, const RankExchange& ranks = {}) {
+    const ClusterLaunch launch = constants(call, shape, tickets);
+    if (launch.slices.pieces > launch.slots) {
+      throw PathRefused("vocabloss: path cluster (" + shape.describe() + "): a row of " + std::to_string(call.columns) +
+                        " columns does not fit");
+    }
+    const std::int64_t clusters = std::min<std::int64_t>(call.rows, resident_clusters(shape));
+    cudaLaunchAttribute attribute;
+    const cudaLaunchConfig_t config = configuration(shape.width, static_cast<int>(clusters), stream, attribute);
+    check_cluster_call(
+        cudaLaunchKernelEx(&config, row_in_cluster<Loss, T, pass, Shape, RankExchange>, loss, call, launch, ranks),
+        "cudaLaunchKernelEx", shape);
+  }
+
+ private:
+  static bool rows_are_aligned(const RowCall<float>& call) {
+    return reinterpret_cast<std::uintptr_t>(call.logits.data) % 16 == 0 &&
+           (call.rows == 1 || call.logits.stride * static_cast<std::int64_t>(sizeof(T)) % 16 == 0);
+  }
+
+  static cudaLaunchConfig_t configuration(int width, int clusters, cudaStream_t stream,
+                                          cudaLaunchAttribute& attribute) {
+    attribute.id = cudaLaunchAttributeClusterDimension;
+    attribute.val.clusterDim = {static_cast<unsigned>(width), 1, 1};
+    cudaLaunchConfig_t config{};
+    config.gridDim = dim3(clusters * width);
+    config.blockDim = dim3(Shape::block_threads);
+    config.dynamicSmemBytes = dynamic_bytes;
+    config.stream = stream;
+    config.attrs = &attribute;
+    config.numAttrs = 1;
+    return config;
+  }
+
+  /// Clusters that run at once; asked of the driver once a device and width. Two threads that ask at the same time get
+  /// the same answer.
+  static int resident_clusters(const ClusterShape& shape) {
+    constexpr int max_devices = 64;
+    static std::array<std::array<std::atomic<int>, max_cluster_width + 1>, max_devices> known{};
+    int device = 0;
+    check_cluster_call(cudaGetDevice(&device), "cudaGetDevice", shape);
+    std::atomic<int>& count = known[device % max_devices][shape.width];
+    if (const int clusters = count.load(std::memory_order_acquire)) return clusters;
+    const auto kernel = row_in_cluster<Loss, T, pass, Shape, RankExchange>;
+    check_cluster_call(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, dynamic_bytes),
+                       "cudaFuncSetAttribute", shape);
+    cudaLaunchAttribute attribute;
+    const cudaLaunchConfig_t config = configuration(shape.width, 1, nullptr, attribute);
+    int clusters = 0;
+    check_cluster_call(cudaOccupancyMaxActiveClusters(&clusters, kernel, &config), "cudaOccupancyMaxActiveClusters",
+                       shape);
+    if (clusters == 0) throw PathRefused("vocabloss: path cluster: no " + shape.describe() + " fits this device");
+    count.store(clusters, std::memory_order_release);
+    return clusters;
+  }
+};
+
+/// Calls `visitor` with the compile-time part of a shape; false if no such kernel is compiled.
+template <int streams, class Visitor>
+bool visit_consumer_shape(const ClusterShape& shape, Visitor&& visitor) {
+  const auto matches = [&](auto candidate) {
+    using Shape = decltype(candidate);
+    if (shape.threads != Shape::threads || shape.vectors != Shape::vectors || shape.blocks != Shape::blocks)
+      return false;
+    visitor(candidate);
+    return true;
+  };
+  if constexpr (streams == 1) {
+    return matches(ConsumerShape<512, 2>{}) || matches(ConsumerShape<256, 2, 1, 2>{});
+  } else {
+    return matches(ConsumerShape<256, 4>{}) || matches(ConsumerShape<256, 2>{}) ||
+           matches(ConsumerShape<256, 2, 1, 2>{});
+  }
+}
+
+/// Zeroes a launch's tickets, once, before the first launch that uses them.
+inline void cluster_initialise(ClusterTickets* tickets, cudaStream_t stream) {
+  check_cluster_call(cudaMemsetAsync(tickets, 0, sizeof(ClusterTickets), stream), "cudaMemsetAsync", {});
+}
+
+/// Enqueues one launch. With tickets (device memory, zeroed once) rows go to whichever cluster is free; null deals them
+/// round robin. The call's types, and the shape, are those that cluster_refusal and choose_cluster_shape allow.
+template <class Loss, class Logit>
+void launch_cluster(const Loss& loss, const RowCall<float>& call, Pass pass, const ClusterShape& shape,
+                    ClusterTickets* tickets, cudaStream_t stream) {
+  if (call.rows == 0) return;
+  const bool known = visit_consumer_shape<Loss::streams>(shape, [&](auto candidate) {
+    using Shape = decltype(candidate);
+    switch (pass) {
+      case Pass::forward:
+        return ClusterKernel<Loss, Logit, Pass::forward, Shape>::launch(loss, call, shape, tickets, stream);
+      case Pass::backward:
+        return ClusterKernel<Loss, Logit, Pass::backward, Shape>::launch(loss, call, shape, tickets, stream);
+      case Pass::forward_backward:
+        return ClusterKernel<Loss, Logit, Pass::forward_backward, Shape>::launch(loss, call, shape, tickets, stream);
+    }
+  });
+  if (!known) throw PathRefused("vocabloss: path cluster: no kernel of shape " + shape.describe());
+}
+
+}  // namespace vocabloss::Impl
+
+#endif

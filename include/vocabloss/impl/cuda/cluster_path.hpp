@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// SPDX-FileCopyrightText: VocabLoss contributors
+#ifndef VOCABLOSS_IMPL_CUDA_CLUSTER_PATH_HPP
+#define VOCABLOSS_IMPL_CUDA_CLUSTER_PATH_HPP
+
+/// \file
+/// \brief Path `cluster` as the plan sees it: the row stays on chip, one read and one write.
+
+#include <vocabloss/impl/cuda/cluster_shipped.cuh>
+#include <vocabloss/impl/cuda/device_facts.hpp>
+#include <vocabloss/tuning/plan.hpp>
+
+#include <Kokkos_Core.hpp>
+
+#include <string>
+#include <type_traits>
+
+namespace vocabloss::Impl {
+
+template <class Loss, class Logit>
+struct ClusterPath {
+  using Real = typename Loss::Real;
+  static constexpr bool exists = std::is_same_v<Real, float>;
+
+  static std::string refusal(const Problem& problem, const LaunchPlan&) {
+    const DeviceFacts device = DeviceFacts::of_current_device();
+    const std::string reason = device.refusal("cluster");
+    if (!reason.empty()) return reason;
+    return cluster_refusal({problem.partition.columns, problem.logits, problem.teacher.value_or(problem.logits),
+                            problem.gradient.value_or(problem.logits), Loss::streams, Loss::rounds, 90});
+  }
+  static LaunchPlan choose(const Problem& problem, const PlanRequest&) {
+    LaunchPlan plan;
+    plan.path = Path::cluster;
+    if (const ClusterShape* shape = shape_of(problem.partition.columns)) plan.variant = shape->describe();
+    return plan;
+  }
+  static std::size_t workspace_bytes(const Problem&, const LaunchPlan&) { return sizeof(ClusterTickets); }
+  /// Once, when the plan is made: the counter that deals rows to clusters starts at zero.
+  static void prepare(const Kokkos::Cuda& exec, const Problem&, const LaunchPlan&, void* workspace) {
+    cluster_initialise(static_cast<ClusterTickets*>(workspace), exec.cuda_stream());
+  }
+  static void run(const Kokkos::Cuda& exec, const Loss& loss, const RowCall<Real>& call, Pass pass, const LaunchPlan&,
+                  void* workspace) {
+    if constexpr (exists) {
+      Kokkos::Profiling::ScopedRegion region("VocabLoss::cluster::" + std::string(name_of(pass)));
+      launch_cluster<Loss, Logit>(loss, call, pass, *shape_of(call.columns), static_cast<ClusterTickets*>(workspace),
+                                  exec.cuda_stream());
+    }
+  }
+
+ private:
+  static const ClusterShape* shape_of(std::int64_t columns) {
+    return choose_cluster_shape(columns, Precision<Logit>::type, Loss::streams, Loss::rounds);
+  }
+};
+
+}  // namespace vocabloss::Impl
+
+#endif

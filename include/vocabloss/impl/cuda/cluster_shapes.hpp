@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// SPDX-FileCopyrightText: VocabLoss contributors
+#ifndef VOCABLOSS_IMPL_CUDA_CLUSTER_SHAPES_HPP
+#define VOCABLOSS_IMPL_CUDA_CLUSTER_SHAPES_HPP
+
+/// \file
+/// \brief Which shape of path `cluster` a row gets, and where the path ends. Plain arithmetic, testable without a
+/// device.
+
+#include <vocabloss/types.hpp>
+
+#include <array>
+#include <cstdint>
+#include <string>
+
+namespace vocabloss::Impl {
+
+/// Shared memory of a block when `blocks` share a multiprocessor: 228 KiB less 1 KiB that the system takes of each.
+constexpr int cluster_shared_bytes(int blocks) { return 228 * 1024 / blocks - 1024; }
+/// Of it, for everything but the ring of slots.
+inline constexpr int cluster_control_bytes = 12 * 1024;
+
+/// The launch choices. A slot of the ring holds threads * vectors vectors of 16 bytes of each stream.
+struct ClusterShape {
+  int threads = 256;  ///< consumers of a block
+  int vectors = 2;    ///< that a thread takes from a full slot
+  int blocks = 1;     ///< that share a multiprocessor
+  int width = 1;      ///< blocks of a cluster, over which a row is cut
+  int lag = 0;        ///< rows by which each stage runs ahead of the next
+
+  bool operator==(const ClusterShape&) const = default;
+
+  constexpr int slot_vectors() const { return threads * vectors; }
+  constexpr int slots(int streams) const {
+    const int bytes = streams * (slot_vectors() * 16 + 128);
+    const int count = (cluster_shared_bytes(blocks) - cluster_control_bytes) / bytes;
+    return count < 64 ? count : 64;
+  }
+  /// Slots that a row of `vectors` vectors takes of each block.
+  constexpr std::int64_t pieces(std::int64_t vectors_of_row) const {
+    const std::int64_t slice = (vectors_of_row + width - 1) / width;
+    const std::int64_t count = (slice + slot_vectors() - 1) / slot_vectors();
+    return count < 1 ? 1 : count;
+  }
+  /// Whether the rows that are on chip at once fit the ring, and leave a slot to load into.
+  constexpr bool holds(std::int64_t vectors_of_row, int streams, int rounds) const {
+    return pieces(vectors_of_row) * (1 + rounds * lag) < slots(streams);
+  }
+
+  std::string describe() const {
+    return "width=" + std::to_string(width) + " lag=" + std::to_string(lag) + " threads=" + std::to_string(threads) +
+           " vectors=" + std::to_string(vectors) + " blocks=" + std::to_string(blocks);
+  }
+};
+
+/// Vectors of 16 bytes that a row touches at most, wherever it starts.
+constexpr std::int64_t vectors_of(std::int64_t columns, DataType type) {
+  const int lanes = 16 / size_of(type);
+  return (columns + lanes - 1 + lanes - 1) / lanes;
+}
+
+/// The candidates in the order in which they are tried: a row gets the first whose `up_to` it does not exceed, and
+/// which holds it. `up_to` counts bf16 columns; float columns count double. A vocabulary between two lines is not worse
+/// off: neighbouring shapes differ by a few per cent, except where two rows all but fill the ring.
+///
+/// Evidence, in the comments: share of a streaming kernel in the same loop (reverse KL, label cross-entropy and JSD;
+/// forward + backward, 4096 rows of bf16, random normal logits), one H100 80GB HBM3, 2026-11-28.
+struct ClusterChoice {
+  std::int64_t up_to;
+  ClusterShape shape;
+};
+
+inline constexpr std::int64_t any_length = INT64_C(1) << 40;
+
+inline constexpr std::array<ClusterChoice, 7> one_stream_choices = {{
+    {16384, {256, 2, 2, 1, 1}},       // 8192: 0.89, 16384: 0.99 ({512, 2, 1, 1, 1}: 0.95)
+    {32768, {512, 2, 1, 1, 1}},       // 32768: 1.02 ({256, 4, 1, 1, 1}: 1.01, {256, 2, 2, 1, 0}: 1.00)
+    {57344, {512, 2, 1, 1, 0}},       // 50257: 1.00 ({512, 2, 1, 2, 1}: 0.98)
+    {65536, {512, 2, 1, 2, 1}},       // 65536: 1.02 ({512, 2, 1, 1, 0}: 1.01)
+    {131072, {512, 2, 1, 2, 0}},      // 131072: 1.01
+    {262144, {512, 2, 1, 4, 0}},      // 262144: 1.02 ({512, 2, 1, 8, 1}: 1.02)
+    {any_length, {512, 2, 1, 8, 0}},  // not measured
+}};
+inline constexpr std::array<ClusterChoice, 7> two_stream_choices = {{
+    {8192, {256, 2, 2, 1, 1}},        // 8192: 0.86 ({256, 2, 1, 1, 2}: worse)
+    {16384, {256, 2, 2, 1, 0}},       // 16384: 0.94 ({256, 2, 1, 1, 1}: 0.84)
+    {32768, {256, 4, 1, 1, 0}},       // 32768: 0.98 ({256, 2, 2, 2, 0}: 0.96, {256, 2, 1, 2, 1}: 0.85)
+    {65536, {256, 4, 1, 2, 0}},       // 50257: 0.85, 50304: 0.90, 65536: 0.98 ({512, 2, 1, 2, 0}: 0.91)
+    {131072, {256, 4, 1, 4, 0}},      // 131072: 0.92
+    {any_length, {256, 4, 1, 8, 0}},  // 262144: 0.90
+    {any_length, {256, 2, 1, 8, 0}},  // not measured: smaller slots, so more of the ring in use
+}};
+inline constexpr std::array<ClusterChoice, 7> two_round_choices = {{
+    {16384, {256, 2, 2, 1, 0}},       // 8192: 0.53, 16384: 0.61
+    {32768, {256, 2, 2, 2, 0}},       // 32768: 0.61
+    {40960, {256, 4, 1, 1, 0}},       // not measured
+    {65536, {256, 4, 1, 2, 0}},       // 65536: 0.60 ({512, 2, 1, 2, 0}: 0.60)
+    {131072, {256, 4, 1, 4, 0}},      // 131072: 0.54
+    {any_length, {256, 4, 1, 8, 0}},  // 262144: 0.54
+    {any_length, {256, 2, 1, 8, 0}},  // not measured
+}};
+
+constexpr const std::array<ClusterChoice, 7>& cluster_choices(int streams, int rounds) {
+  return rounds == 2 ? two_round_choices : streams == 2 ? two_stream_choices : one_stream_choices;
+}
+
+/// Null if no shape holds the row. A row that does not start on a vector may take one piece more than this counts on; a
+/// launch then goes with a smaller lag.
+constexpr const ClusterShape* choose_cluster_shape(std::int64_t columns, DataType type, int streams, int rounds) {
+  const int lanes = 16 / size_of(type);
+  for (const ClusterChoice& choice : cluster_choices(streams, rounds)) {
+    const ClusterShape& shape = choice.shape;
+    const ClusterShape without_lag{shape.threads, shape.vectors, shape.blocks, shape.width, 0};
+    if (columns * size_of(type) / 2 <= choice.up_to && shape.holds((columns + lanes - 1) / lanes, streams, rounds) &&
+        without_lag.holds(vectors_of(columns, type), streams, rounds)) {
+      return &shape;
+    }
+  }
+  return nullptr;
+}
+
+/// The longest row that some shape holds.
+constexpr std::int64_t cluster_max_columns(DataType type, int streams, int rounds) {
+  std::int64_t most = 0;
+  for (const ClusterChoice& choice : cluster_choices(streams, rounds)) {
+    const std::int64_t slots = (choice.shape.slots(streams) - 1) / (1 + rounds * choice.shape.lag);
+    const std::int64_t vectors = slots * choice.shape.slot_vectors() * choice.shape.width;
+    const std::int64_t columns = (vectors - 1) * (16 / size_of(type)) + 1;  // at the worst offset of a row's start
+    if (choice.up_to == any_length && columns > most) most = columns;
+  }
+  return most;
+}
+
+/// What the path needs to know to say whether it runs a problem. No gradient: `gradient` is `logits`.
+struct ClusterProblem {
+  std::int64_t columns;
+  DataType logits, teacher, gradient;
+  int streams, rounds;
+  int compute_capability;  ///< 90 on an H100
+};
+
+/// Empty, or why path `cluster` cannot run it and what can.
+inline std::string cluster_refusal(const ClusterProblem& problem) {
+  const auto type_differs = [&](const char* what, DataType type) {
+    return std::string("path cluster takes the ") + what + " in the logits' type only (" + name_of(problem.logits) +
+           "), not in " + name_of(type) + "; use path split or team";
+  };
+  if (problem.compute_capability != 90) return "path cluster runs on sm_90 GPUs only; use path team";
+  if (problem.logits == DataType::fp64) return "path cluster accumulates in float32 and takes no fp64; use path team";
+  if (problem.streams == 2 && problem.teacher != problem.logits) return type_differs("teacher", problem.teacher);
+  if (problem.gradient != problem.logits) return type_differs("gradient", problem.gradient);
+  if (!choose_cluster_shape(problem.columns, problem.logits, problem.streams, problem.rounds)) {
+    return "a row of " + std::to_string(problem.columns) + " columns does not fit a cluster: at most " +
+           std::to_string(cluster_max_columns(problem.logits, problem.streams, problem.rounds)) +
+           "; use path split or team";
+  }
+  return "";
+}
+
+}  // namespace vocabloss::Impl
+
+#endif

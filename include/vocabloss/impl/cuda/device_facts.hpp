@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// SPDX-FileCopyrightText: VocabLoss contributors
+#ifndef VOCABLOSS_IMPL_CUDA_DEVICE_FACTS_HPP
+#define VOCABLOSS_IMPL_CUDA_DEVICE_FACTS_HPP
+
+/// \file
+/// \brief What the choice of a CUDA launch needs to know of the current device; asked of the driver once a device.
+
+#include <vocabloss/error.hpp>
+
+#include <cuda_runtime.h>
+
+#include <array>
+#include <atomic>
+#include <string>
+
+namespace vocabloss::Impl {
+
+/// Major compute capability and multiprocessors of the current device.
+struct DeviceFacts {
+  int capability;
+  int multiprocessors;
+
+  static DeviceFacts of_current_device() {
+    int device = 0;
+    check(cudaGetDevice(&device), "cudaGetDevice");
+    return {attribute(cudaDevAttrComputeCapabilityMajor, device), attribute(cudaDevAttrMultiProcessorCount, device)};
+  }
+
+  /// Empty on a Hopper device; the kernels of VocabLoss::cuda are compiled for no other.
+  std::string refusal(const char* path) const {
+    if (capability == 9) return {};
+    return "path " + std::string(path) + " is compiled for compute capability 9.0, this device has " +
+           std::to_string(capability) + ".x: use path team";
+  }
+
+ private:
+  static void check(cudaError_t code, const char* call) {
+    if (code != cudaSuccess) throw CudaError(std::string("vocabloss: ") + call + ": " + cudaGetErrorString(code));
+  }
+  static int attribute(cudaDeviceAttr which, int device) {
+    int value = 0;
+    check(cudaDeviceGetAttribute(&value, which, device), "cudaDeviceGetAttribute");
+    return value;
+  }
+};
+
+}  // namespace vocabloss::Impl
+
+#endif

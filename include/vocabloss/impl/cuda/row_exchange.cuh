@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// SPDX-FileCopyrightText: VocabLoss contributors
+#ifndef VOCABLOSS_IMPL_CUDA_ROW_EXCHANGE_CUH
+#define VOCABLOSS_IMPL_CUDA_ROW_EXCHANGE_CUH
+
+/// \file
+/// \brief The exchange warp: from the states of the consumer warps to the statistics of the row, its losses, and the
+/// constants of its gradient.
+
+#include <vocabloss/impl/cuda/row_claims.cuh>
+#include <vocabloss/loss/math.hpp>
+
+#include <climits>
+
+namespace vocabloss::Impl {
+
+/// The seam for a vocabulary that is split over GPUs: called by the exchange warp of every block with the cluster's
+/// state of a row in every lane; returns the state of the whole row, in every lane.
+struct NoExchange {
+  template <int Round, class Loss, class State>
+  __device__ __forceinline__ State merge_ranks(const Loss&, const State& state, std::int64_t /*row*/) const {
+    return state;
+  }
+};
+
+template <class Loss, class T, Pass pass, class Shape, class RankExchange>
+struct ExchangeWarp {
+  using Statistics = typename Loss::Statistics;
+
+  const Loss& loss;
+  const RowCall<float>& call;
+  const ClusterLaunch& launch;
+  const RankExchange& ranks;
+  const RowClaims claims;
+  ClusterShared<Loss>& shared;
+  const int rank;
+  const int lane;
+
+  /// Rows in the order in which the consumers gather them.
+  __device__ void run() {
+    const int behind = (Loss::rounds - 1) * launch.lag;
+    int rows_known = INT_MAX;
+    for (int step = 0; step - behind < rows_known; ++step) {
+      if (step < rows_known) {
+        if (claims.wait_for(step) < 0) {
+          rows_known = step;
+        } else if constexpr (pass == Pass::backward) {
+          post_saved(step);
+        } else {
+          finish<0>(step);
+        }
+      }
+      if constexpr (pass != Pass::backward && Loss::rounds == 2) {
+        if (step >= behind && step - behind < rows_known) finish<1>(step - behind);
+      }
+    }
+  }
+
+ private:
+  template <int Round>
+  __device__ __forceinline__ void finish(int i) {
+    constexpr bool is_last = Round == Loss::rounds - 1;
+    const RowSlot use(i);
+    const std::int64_t row = claims.row(i);
+    RowFacts<float> facts;
+    if constexpr (is_last) facts = row_facts(call, row);  // asked for before the wait
+    auto& buffers = shared.template round<Round>();
+    wait(&buffers.gathered[use.index], use.parity);
+    auto state = from_words(buffers.warp_state[use.index][lane % Shape::warps]);
+    state = merge_lanes<Round>(loss, state, Shape::warps);
+    state = merge_cluster<Round>(loss, state, launch.width, rank, buffers.mailbox[use.index],
+                                 &buffers.exchanged[use.index], use.parity);
+    state = ranks.template merge_ranks<Round>(loss, state, row);
+    if (lane == 0) {
+      Posted<Loss>& posted = shared.posted[use.index];
+      Statistics statistics{};
+      if constexpr (Round > 0) statistics = posted.statistics;
+      loss.template finish<Round>(statistics, state);
+      if constexpr (is_last) {
+        if (facts.status == RowStatus::poisoned) loss::poison(statistics, loss::not_a_number<float>());
+        post(posted, statistics, facts);
+      } else {
+        posted.statistics = statistics;
+      }
+      arrive(&buffers.ready[use.index]);
+      if (is_last && rank == 0) {
+        store_losses(loss, call, row, facts, statistics);
+        store_statistics<Loss>(call, row, statistics);
+      }
+    }
+    if constexpr (is_last) claims.retire(i);
+    __syncwarp();
+  }
+
+  __device__ __forceinline__ void post_saved(int i) {
+    const RowSlot use(i);
+    const std::int64_t row = claims.row(i);
+    const RowFacts<float> facts = row_facts(call, row);
+    Statistics statistics = load_statistics<Loss>(call, row);
+    if (facts.status == RowStatus::poisoned) loss::poison(statistics, loss::not_a_number<float>());
+    wait(&shared.first.gathered[use.index], use.parity);
+    if (lane == 0) {
+      post(shared.posted[use.index], statistics, facts);
+      arrive(&shared.template round<Loss::rounds - 1>().ready[use.index]);
+    }
+    claims.retire(i);
+  }
+
+  __device__ __forceinline__ void post(Posted<Loss>& posted, const Statistics& statistics,
+                                       const RowFacts<float>& facts) const {
+    if constexpr (pass == Pass::forward) return;
+    posted.gradient_row = loss.gradient_row(statistics, facts.row);
+    posted.label = facts.row.label;
+    posted.masked = facts.status == RowStatus::masked;
+  }
+};
+
+}  // namespace vocabloss::Impl
+
+#endif

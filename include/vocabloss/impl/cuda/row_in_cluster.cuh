@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// SPDX-FileCopyrightText: VocabLoss contributors
+#ifndef VOCABLOSS_IMPL_CUDA_ROW_IN_CLUSTER_CUH
+#define VOCABLOSS_IMPL_CUDA_ROW_IN_CLUSTER_CUH
+
+/// \file
+/// \brief The kernel of path `cluster`: a row stays on chip between its statistics and its gradient.
+///
+/// Each logit is read once and each gradient written once. The grid is as many clusters as the GPU holds; each cluster
+/// claims rows one by one (row_claims.cuh), and each of its blocks takes a fixed slice of the row's columns. In a block
+///
+///     warps 0 .. W-1   consumers: statistics and gradient          consumer.cuh
+///     warp W           producer: copies in, gradients out          producer.cuh
+///     warp W+1         exchange: merges over warps, blocks, ranks  row_exchange.cuh
+///
+/// meet in a ring of slots in shared memory, each with a piece of a row: 8 KiB of logits and as much of the teacher, 13
+/// slots, say. They hand slots and rows to one another by barriers in shared memory; no barrier spans the block. The
+/// ring holds pieces and not rows, so that copies of the next row begin while the gradient of this one is written.
+
+#include <vocabloss/impl/cuda/consumer.cuh>
+#include <vocabloss/impl/cuda/producer.cuh>
+#include <vocabloss/impl/cuda/row_exchange.cuh>
+
+namespace vocabloss::Impl {
+
+template <class Buffers>
+__device__ __forceinline__ void initialise_round(Buffers& buffers, int consumer_warps) {
+  for (int i = 0; i < rows_in_flight; ++i) {
+    initialise(&buffers.gathered[i], consumer_warps);
+    initialise(&buffers.exchanged[i], 1);
+    initialise(&buffers.ready[i], 1);
+  }
+}
+
+template <class Loss, class T, Pass pass, class Shape, class RankExchange>
+__global__ void __launch_bounds__(Shape::block_threads, Shape::blocks)
+    row_in_cluster(const __grid_constant__ Loss loss, const __grid_constant__ RowCall<float> call,
+                   const __grid_constant__ ClusterLaunch launch, const __grid_constant__ RankExchange ranks) {
+  extern __shared__ __align__(128) unsigned char memory[];
+  auto& shared = *reinterpret_cast<ClusterShared<Loss>*>(memory);
+  unsigned char* ring = memory + sizeof(ClusterShared<Loss>);
+  const int warp = threadIdx.x / 32;
+  const int lane = threadIdx.x % 32;
+  const int rank = rank_in_cluster();
+
+  if (threadIdx.x == 0) {
+    for (int i = 0; i < launch.slots; ++i) {
+      initialise(&shared.full[i], 1);
+      initialise(&shared.done[i], Shape::warps);
+    }
+    for (int i = 0; i < max_claims; ++i) {
+      initialise(&shared.claims.claimed[i], 1);
+      initialise(&shared.claims.retired[i], launch.width * (Shape::warps + 2));
+    }
+    initialise_round(shared.first, Shape::warps);
+    if constexpr (Loss::rounds == 2) initialise_round(shared.second, Shape::warps);
+    publish_initialised_barriers();
+  }
+  __syncthreads();
+  synchronise_cluster();
+
+  const RowClaims claims{shared.claims, launch.width};
+  if (warp == Shape::producer_warp) {
+    const RowClaimer claimer(shared.claims, launch.tickets, call.rows, launch.width, rank);
+    Producer<Loss, T, pass, Shape>{call, launch, claims, claimer, shared, ring, rank, lane}.run();
+  } else if (warp == Shape::exchange_warp) {
+    ExchangeWarp<Loss, T, pass, Shape, RankExchange>{loss, call, launch, ranks, claims, shared, rank, lane}.run();
+  } else {
+    Consumer<Loss, T, pass, Shape>{loss,
+                                   call,
+                                   launch,
+                                   claims,
+                                   shared,
+                                   ring,
+                                   rank,
+                                   static_cast<int>(threadIdx.x),
+                                   kept_shared_address(ring) + threadIdx.x * 16,
+                                   kept_shared_address(&shared)}
+        .run();
+  }
+  // A block must outlive the stores that its peers send it.
+  __syncwarp();
+  synchronise_cluster();
+}
+
+}  // namespace vocabloss::Impl
+
+#endif

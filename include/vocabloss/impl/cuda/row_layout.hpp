@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// SPDX-FileCopyrightText: VocabLoss contributors
+#ifndef VOCABLOSS_IMPL_CUDA_ROW_LAYOUT_HPP
+#define VOCABLOSS_IMPL_CUDA_ROW_LAYOUT_HPP
+
+/// \file
+/// \brief How a row of any length and alignment is cut into vectors, slices and pieces. Plain arithmetic.
+///
+/// A row is seen as the granules of 16 bytes (vectors) that it touches: the first and the last may hold columns of its
+/// neighbours. A bulk copy moves whole granules and nothing outside them. Vectors are dealt to the blocks of a cluster
+/// in slices, and to the slots of a block in pieces:
+///
+///     50257 bf16 columns, byte offset 6 of 16: phase 3, ceil((3 + 50257) / 8) = 6283 vectors
+///     cluster of 2: slices of 3142 vectors (6284 = the most that any phase needs, over 2)
+///     pieces of 512 vectors: 7 a slice, the last of 70 vectors (69 in the second slice)
+
+#include <Kokkos_Macros.hpp>
+
+#include <cstdint>
+
+namespace vocabloss::Impl {
+
+/// What all rows of a launch share.
+struct SliceLayout {
+  int slice_vectors;  ///< of a block
+  int pieces;         ///< of a slice
+};
+
+/// The vectors from `first` on that one slot holds.
+struct Piece {
+  int first;
+  int count;
+};
+
+/// `Columns` columns a vector, `PieceVectors` vectors in a full slot.
+template <int Columns, int PieceVectors>
+struct RowLayout {
+  int phase;    ///< columns of the neighbour before this row in the first vector
+  int columns;  ///< of the row
+
+  /// Of a row that starts at this address.
+  template <class T>
+  KOKKOS_INLINE_FUNCTION static RowLayout at(const T* row, int columns) {
+    return {static_cast<int>((reinterpret_cast<std::uintptr_t>(row) % 16) / sizeof(T)), columns};
+  }
+
+  KOKKOS_INLINE_FUNCTION int vectors() const { return columns == 0 ? 0 : (columns - 1 + phase) / Columns + 1; }
+
+  /// Vectors of a slice; the last slices may have fewer than the others, or none.
+  KOKKOS_INLINE_FUNCTION int vectors_in(const SliceLayout& slices, int slice) const {
+    const int rest = vectors() - slice * slices.slice_vectors;
+    return rest < 0 ? 0 : smaller(rest, slices.slice_vectors);
+  }
+
+  KOKKOS_INLINE_FUNCTION Piece piece(const SliceLayout& slices, int slice, int index) const {
+    const int rest = vectors_in(slices, slice) - index * PieceVectors;
+    return {slice * slices.slice_vectors + index * PieceVectors, rest < 0 ? 0 : smaller(rest, PieceVectors)};
+  }
+
+  /// The column in lane 0 of a vector; negative by the phase in the first vector.
+  KOKKOS_INLINE_FUNCTION int column_of(int vector) const { return vector * Columns - phase; }
+
+  /// Columns [first_column, end_column) of the row lie in the piece.
+  KOKKOS_INLINE_FUNCTION int first_column(const Piece& piece) const {
+    const int column = column_of(piece.first);
+    return column < 0 ? 0 : column;
+  }
+  KOKKOS_INLINE_FUNCTION int end_column(const Piece& piece) const {
+    return smaller(column_of(piece.first + piece.count), columns);
+  }
+
+  /// Whether the row's first or last vector holds columns of a neighbouring row.
+  KOKKOS_INLINE_FUNCTION bool is_ragged() const { return phase != 0 || columns % Columns != 0; }
+
+  /// Whether the piece holds columns of a neighbouring row.
+  KOKKOS_INLINE_FUNCTION bool is_ragged(const Piece& piece) const {
+    return column_of(piece.first) < 0 || column_of(piece.first + piece.count) > columns;
+  }
+
+ private:
+  KOKKOS_INLINE_FUNCTION static int smaller(int a, int b) { return a < b ? a : b; }
+};
+
+/// The most vectors that a row of so many columns touches: 7 columns of the phase more where rows may start anywhere.
+template <int Columns>
+constexpr int most_vectors(int columns, bool rows_are_aligned) {
+  return (columns + (rows_are_aligned ? 0 : Columns - 1) + Columns - 1) / Columns;
+}
+
+}  // namespace vocabloss::Impl
+
+#endif

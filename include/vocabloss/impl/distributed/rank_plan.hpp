@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// SPDX-FileCopyrightText: VocabLoss contributors
+#ifndef VOCABLOSS_IMPL_DISTRIBUTED_RANK_PLAN_HPP
+#define VOCABLOSS_IMPL_DISTRIBUTED_RANK_PLAN_HPP
+
+/// \file
+/// \brief What a Plan leaves to the ranks: agreement, the shards, the choice of exchange, and the run. The only place
+/// where losses and communicators meet.
+
+#include <vocabloss/comm/concept.hpp>
+#include <vocabloss/comm/self.hpp>
+#include <vocabloss/impl/checked_options.hpp>
+#include <vocabloss/impl/distributed/agreement.hpp>
+#include <vocabloss/impl/distributed/allgather_exchange.hpp>
+#include <vocabloss/impl/distributed/gather_path.hpp>
+#include <vocabloss/impl/distributed/naive_over_ranks.hpp>
+#include <vocabloss/impl/distributed/shards.hpp>
+#include <vocabloss/impl/distributed/staged_run.hpp>
+#include <vocabloss/impl/distributed/two_allreduce_exchange.hpp>
+
+#include <Kokkos_Core.hpp>
+#include <Kokkos_Profiling_ScopedRegion.hpp>
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <typeinfo>
+#include <vector>
+
+namespace vocabloss::Impl {
+
+template <class Logit, class Exec, class Comm>
+class RankPlan {
+ public:
+  using Real = Accumulate<Logit>;
+  /// Whether there can be other ranks at all: otherwise no kernel of this folder is compiled.
+  static constexpr bool can_share = !std::is_same_v<Comm, comm::Self>;
+  static_assert(comm::VocabCommunicator<Comm, Exec>, "Comm does not satisfy comm::VocabCommunicator");
+
+  RankPlan() = default;
+  explicit RankPlan(Comm& comm) : comm_(&comm) {}
+
+  bool alone() const { return !can_share || !comm_ || comm_->size() == 1; }
+
+  /// Either all ranks get past `action`, or all throw.
+  template <class Action>
+  void in_step(const Exec& exec, Action&& action) const {
+    if constexpr (can_share) {
+      if (!alone()) return Impl::in_step(exec, *comm_, action, [] { return std::vector<Fact>(); });
+    }
+    action();
+  }
+
+  /// The checks of a call that exchanges; they return its rows. Where exchanges wait for the host anyway, ranks agree
+  /// that all of them call alike; an asynchronous communicator would have to wait for that, and its time limit ends an
+  /// uneven call.
+  template <class Checks>
+  void before_call(const Exec& exec, Pass pass, const LaunchPlan& plan, Checks&& checks) const {
+    check();
+    if constexpr (can_share && !Comm::is_asynchronous) {
+      if (!alone() && (pass != Pass::backward || plan.path == Path::naive)) {
+        std::int64_t rows = 0;
+        return Impl::in_step(
+            exec, *comm_, [&] { rows = checks(); },
+            [&]() -> std::vector<Fact> {
+              return {{"the pass of a call", double(static_cast<int>(pass))}, {"the number of rows", double(rows)}};
+            });
+      }
+    }
+    checks();
+  }
+
+  void check() const {
+    if (comm_) comm_->check();
+  }
+  void wait(const Exec& exec) const { comm_ ? comm_->wait(exec) : exec.fence("VocabLoss::Plan::wait"); }
+
+  /// Learns the shards of all ranks, and that they were asked for the same thing. Collective.
+  template <class Loss, class Options>
+  void meet(const Exec& exec, const Problem& problem, const Options& options, const PlanRequest& request) {
+    if constexpr (can_share) {
+      if (alone()) return;
+      const auto number = [](auto value) { return static_cast<double>(value); };
+      std::vector<Fact> facts = {
+          {"the loss", fingerprint(typeid(Loss).name())},
+          {"the vocabulary", number(problem.partition.vocab)},
+          {"the number of rows", number(problem.rows)},
+          {"the type of the logits", number(static_cast<int>(problem.logits))},
+          {"the type of the teacher", problem.teacher ? number(static_cast<int>(*problem.teacher)) : -1.0},
+          {"PlanRequest::path", number(static_cast<int>(request.path))},
+          {"PlanRequest::exchange", number(static_cast<int>(request.exchange))},
+          {"PlanRequest::block_rows", number(request.block_rows)},
+      };
+      for (const auto& [name, value] : option_values(options)) facts.push_back({name, value});
+      const std::vector<double> own =
+          compare_facts(exec, *comm_, facts,
+                        {number(problem.partition.first), number(problem.partition.columns), host_fingerprint()});
+      shards_.clear();
+      sharers_ = 0;
+      for (int rank = 0; rank < comm_->size(); ++rank) {
+        const double* of_rank = own.data() + 3 * rank;
+        shards_.push_back({problem.partition.vocab, std::int64_t(of_rank[0]), std::int64_t(of_rank[1])});
+        sharers_ += of_rank[2] == host_fingerprint() ? 1 : 0;
+      }
+      expect_tiling(shards_);
+    }
+  }
+
+  /// \throws PathRefused, OutOfMemory
+  template <class Loss>
+  LaunchPlan choose(const Exec& exec, const Problem& problem, const PlanRequest& request) {
+    expect_shareable<Loss>(request);
+    LaunchPlan plan = TeamPath<Loss, Logit, Exec>::choose(problem, request);
+    plan.path = request.path == Path::automatic ? Path::team : request.path;
+    plan.ranks = comm_->size();
+    plan.communicator = comm_->describe(exec);
+    plan.block_rows = std::max<std::int64_t>(problem.rows, 1);
+    if (plan.path == Path::gather) {
+      gather_.emplace(problem, shards_, Loss::streams, GatherExchange<Loss, Logit, Exec, Comm>::state_bytes);
+      expect_room<Exec>(*gather_, request.memory_limit, sharers_);
+      plan.block_rows = gather_->block_rows;
+      return plan;
+    }
+    plan.exchange = request.exchange;
+    if (plan.path == Path::naive) return plan;
+    const std::int64_t chosen = request.exchange == Exchange::allgather
+                                    ? choose_block_rows(problem, largest_shard(shards_), runs_on_host<Exec>)
+                                    : plan.block_rows;
+    plan.block_rows = std::min(plan.block_rows, request.block_rows > 0 ? request.block_rows : chosen);
+    if (AllgatherExchange<Loss, Logit, Exec, Comm>::overlaps)
+      side_ = std::make_shared<SideStream<Exec>>(Loss::rounds + 1);
+    return plan;
+  }
+
+  template <class Loss>
+  std::size_t workspace_bytes(const Problem& problem, const LaunchPlan& plan) const {
+    if (plan.path == Path::gather) return gather_->bytes();
+    if (plan.path == Path::naive) return NaiveOverRanks<Loss, Logit, Exec, Comm>::workspace_bytes(problem);
+    const std::size_t reals = plan.exchange == Exchange::two_allreduce
+                                  ? TwoAllreduceExchange<Loss, Logit, Exec, Comm>::reals(plan)
+                                  : AllgatherExchange<Loss, Logit, Exec, Comm>::reals(plan);
+    return reals * sizeof(Real);
+  }
+
+  template <class Loss>
+  void run(const Exec& exec, const Loss& loss, const RowCall<Real>& call, Pass pass, const LaunchPlan& plan,
+           char* workspace) const {
+    if (call.rows == 0) return;
+    if (plan.path == Path::naive) {
+      return NaiveOverRanks<Loss, Logit, Exec, Comm>::run(exec, *comm_, loss, call, pass, plan, workspace);
+    }
+    if (pass == Pass::backward) {  // the statistics are already those of all ranks
+      if (call.columns > 0) TeamPath<Loss, Logit, Exec>::run(exec, loss, call, pass, plan, nullptr);
+      return;
+    }
+    const Kokkos::Profiling::ScopedRegion region("VocabLoss::" + std::string(name_of(plan.path)) +
+                                                 "::ranks::" + std::string(name_of(pass)));
+    if (plan.path == Path::gather) {
+      run_with(exec, loss, call, pass, plan,
+               GatherExchange<Loss, Logit, Exec, Comm>(*comm_, *gather_, shards_, plan, workspace));
+    } else if (plan.exchange == Exchange::two_allreduce) {
+      run_with(exec, loss, call, pass, plan,
+               TwoAllreduceExchange<Loss, Logit, Exec, Comm>(*comm_, plan, reinterpret_cast<Real*>(workspace)));
+    } else {
+      run_with(
+          exec, loss, call, pass, plan,
+          AllgatherExchange<Loss, Logit, Exec, Comm>(*comm_, side_.get(), plan, reinterpret_cast<Real*>(workspace)));
+    }
+  }
+
+ private:
+  template <class Loss, class Exchange>
+  static void run_with(const Exec& exec, const Loss& loss, const RowCall<Real>& call, Pass pass, const LaunchPlan& plan,
+                       Exchange exchange) {
+    StagedRun<Loss, Logit, Exec, Exchange>(exec, loss, call, pass, plan, exchange).run();
+  }
+
+  template <class Loss>
+  static void expect_shareable(const PlanRequest& request) {
+    expects(request.block_rows >= 0,
+            [&] { return "block_rows must be 0 (chosen) or positive, got " + std::to_string(request.block_rows); });
+    const auto refuse = [](const std::string& why) { throw PathRefused("vocabloss: " + why); };
+    if (request.path == Path::naive) {
+      if (request.exchange != Exchange::two_allreduce) {
+        refuse("path naive reduces each quantity between ranks by itself: ask for exchange two_allreduce");
+      }
+      const std::string reason = NaiveOverRanks<Loss, Logit, Exec, Comm>::refusal();
+      if (!reason.empty()) refuse(reason);
+      return;
+    }
+    if (request.path != Path::automatic && request.path != Path::team && request.path != Path::gather) {
+      refuse("path " + std::string(name_of(request.path)) +
+             " needs the whole vocabulary on one rank: use path team, naive or gather between ranks");
+    }
+    if (request.path == Path::gather) return;
+    if (request.exchange == Exchange::in_kernel) {
+      refuse("exchange in_kernel needs path cluster and GPUs in one NVLink domain: use allgather");
+    }
+    if (request.exchange == Exchange::two_allreduce && !has_maxima_and_sums<Loss>()) {
+      refuse("exchange two_allreduce knows states of maxima and sums only, and this loss has others: use allgather");
+    }
+  }
+  template <class Loss>
+  static bool has_maxima_and_sums() {
+    if constexpr (Loss::rounds == 2) {
+      if (!StateWords<Loss, 1>::is_maxima_and_sums()) return false;
+    }
+    return StateWords<Loss, 0>::is_maxima_and_sums();
+  }
+
+  Comm* comm_ = nullptr;
+  std::vector<VocabPartition> shards_;
+  int sharers_ = 1;  ///< ranks on this host
+  std::optional<GatherLayout> gather_;
+  std::shared_ptr<SideStream<Exec>> side_;
+};
+
+}  // namespace vocabloss::Impl
+
+#endif

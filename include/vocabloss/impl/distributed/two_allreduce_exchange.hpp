@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// SPDX-FileCopyrightText: VocabLoss contributors
+#ifndef VOCABLOSS_IMPL_DISTRIBUTED_TWO_ALLREDUCE_EXCHANGE_HPP
+#define VOCABLOSS_IMPL_DISTRIBUTED_TWO_ALLREDUCE_EXCHANGE_HPP
+
+/// \file
+/// \brief Exchange `two_allreduce`: the maxima of all ranks first, then the sums of the states raised to them.
+///
+/// The scheme of Megatron-LM's vocabulary-parallel cross-entropy (Shoeybi et al., 2019, section 3), for every loss. The
+/// order in which sums meet is the communicator's own.
+
+#include <vocabloss/impl/distributed/side_stream.hpp>
+#include <vocabloss/impl/distributed/stage_kernel.hpp>
+
+#include <Kokkos_Core.hpp>
+
+#include <cstdint>
+
+namespace vocabloss::Impl {
+
+template <class Loss, class Logit, class Exec, class Comm>
+class TwoAllreduceExchange {
+ public:
+  using Real = typename Loss::Real;
+  static constexpr bool overlaps = false;
+  static constexpr int slots = 1;
+
+  /// Own states, own maxima, maxima of all, own sums, sums of all.
+  static std::size_t reals(const LaunchPlan& plan) { return std::size_t(5) * plan.block_rows * words; }
+
+  TwoAllreduceExchange(Comm& comm, const LaunchPlan& plan, Real* buffer) : comm_(comm), plan_(plan), buffer_(buffer) {}
+
+  template <int Round>
+  void start(const Exec& exec, const Loss& loss, const RowCall<Real>& call, Pass pass, int slot) {
+    using Words = StateWords<Loss, Round>;
+    run_stage<Round, Logit>(exec, loss, call, pass, plan_, merged(call, slot), part(0));
+    if (Words::maxima() > 0) {
+      separate<Round>(exec, call.rows);
+      all_reduce(exec, part(1), part(2), call.rows * Words::maxima(), true);
+    }
+    raise<Round>(exec, loss, call.rows);
+    all_reduce(exec, part(3), part(4), call.rows * Words::sums(), false);
+  }
+  void join(const Exec&, int) const {}
+  MergedStates<Real> merged(const RowCall<Real>& call, int) const {
+    MergedStates<Real> states;
+    states.maxima = part(2);
+    states.sums = part(4);
+    states.ranks = plan_.ranks;
+    states.rows = call.rows;
+    return states;
+  }
+
+  template <int Round>
+  void separate(const Exec& exec, std::int64_t rows) const {
+    using Words = StateWords<Loss, Round>;
+    const Real* states = part(0);
+    Real* maxima = part(1);
+    for_rows(
+        "VocabLoss::staged::maxima", exec, rows, KOKKOS_LAMBDA(const std::int64_t row) {
+          Words::store_maxima(maxima + row * Words::maxima(), Words::load(states + row * Words::count));
+        });
+  }
+  template <int Round>
+  void raise(const Exec& exec, const Loss& loss, std::int64_t rows) const {
+    using Words = StateWords<Loss, Round>;
+    const Real* states = part(0);
+    const Real* maxima_of_all = part(2);
+    Real* sums = part(3);
+    for_rows(
+        "VocabLoss::staged::raise", exec, rows, KOKKOS_LAMBDA(const std::int64_t row) {
+          auto state = Words::load(states + row * Words::count);
+          Words::raise(loss, state, maxima_of_all + row * Words::maxima());
+          Words::store_sums(sums + row * Words::sums(), state);
+        });
+  }
+
+ private:
+  static constexpr int words = most_state_words<Loss>();
+
+  Real* part(int k) const { return buffer_ + std::size_t(k) * plan_.block_rows * words; }
+
+  template <class Body>
+  static void for_rows(const char* label, const Exec& exec, std::int64_t rows, const Body& body) {
+    Kokkos::parallel_for(label, Kokkos::RangePolicy<Exec, Kokkos::IndexType<std::int64_t>>(exec, 0, rows), body);
+  }
+  void all_reduce(const Exec& exec, const Real* in, Real* out, std::int64_t count, bool maximum) {
+    if constexpr (Comm::is_asynchronous) fill_with_nan(exec, out, count);
+    if (maximum) {
+      comm_.all_reduce_max(exec, in, out, count);
+    } else {
+      comm_.all_reduce_sum(exec, in, out, count);
+    }
+  }
+
+  Comm& comm_;
+  const LaunchPlan& plan_;
+  Real* buffer_;
+};
+
+}  // namespace vocabloss::Impl
+
+#endif

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// SPDX-FileCopyrightText: VocabLoss contributors
+#ifndef VOCABLOSS_LOSS_ENTROPY_HPP
+#define VOCABLOSS_LOSS_ENTROPY_HPP
+
+/// \file
+/// \brief The entropy of the softmax, alone or together with the label's log-probability: one stream.
+///
+/// H = -sum p log p, dH/dx_j = -s p_j (log p_j + H); log_prob = s x_y - lse, with s ([j = y] - p_j).
+/// State beside the softmax sum: w = sum 2^a a, so that H = log sum - w / sum; p_j = 0 contributes 0.
+
+#include <vocabloss/loss/concept.hpp>
+#include <vocabloss/loss/online_softmax.hpp>
+#include <vocabloss/loss/options.hpp>
+
+namespace vocabloss::loss {
+
+/// `with_label`: two outputs a row, the label's log-probability first and the entropy second, each with an upstream
+/// gradient of its own, from one pass over the logits.
+template <class RealType, bool with_label>
+struct EntropyLoss {
+  using Real = RealType;
+  using Options = LossOptions;
+  static constexpr int streams = 1;
+  static constexpr bool teacher_is_logits = false;
+  static constexpr bool needs_label = with_label;
+  static constexpr int rounds = 1;
+  static constexpr int outputs = with_label ? 2 : 1;
+  static constexpr int entropy_output = outputs - 1;
+
+  Real scale;
+  Real scale_log2;
+
+  explicit EntropyLoss(const Options& options)
+      : scale(Real(options.logit_scale / options.temperature)),
+        scale_log2(Real(options.logit_scale / options.temperature * log2_of_e)) {}
+
+  template <int Round, int Lanes = 1>
+  struct State {
+    SoftmaxSum<Real, Lanes> x;
+    LaneSum<Real, Lanes> weighted_sum;
+    Real label_logit;
+  };
+  struct Statistics {
+    Real maximum, excess, mean_log2, label_logit;  ///< `excess`: the sum less 1; `mean_log2`: of a, weighted with p
+  };
+  struct GradientRow {
+    Real maximum, label_factor, entropy_factor, mean_log2, excess;
+  };
+
+  template <int Round, int Lanes>
+  KOKKOS_INLINE_FUNCTION static State<Round, Lanes> identity() {
+    return {SoftmaxSum<Real, Lanes>::identity(), LaneSum<Real, Lanes>::zero(), Real(0)};
+  }
+  template <int Round, int Lanes>
+  KOKKOS_INLINE_FUNCTION void raise(State<Round, Lanes>& state, Real max_x, Real) const {
+    const MaximumMove<Real> move = state.x.move_to(max_x, scale_log2);
+    VOCABLOSS_VECTOR_LOOP
+    for (int l = 0; l < Lanes; ++l) {
+      const Real shift = weighted(state.x.at.lane[l] + state.x.below.lane[l], move.distance);
+      state.weighted_sum.lane[l] = weighted(move.factor, state.weighted_sum.lane[l] + shift);
+    }
+    state.x.apply(move, max_x);
+  }
+  template <int Round, int Lanes, int N>
+  KOKKOS_INLINE_FUNCTION void accumulate(State<Round, Lanes>& state, const Statistics&, const Columns<Real, N>& columns,
+                                         int label) const {
+    Pack<Real, N> weight, factor;
+    VOCABLOSS_VECTOR_LOOP
+    for (int j = 0; j < N; ++j) {
+      factor.lane[j] = state.x.relative(columns.x.lane[j], scale_log2);
+      weight.lane[j] = exp2_of(factor.lane[j]);
+      state.x.add(j % Lanes, factor.lane[j], weight.lane[j]);
+    }
+    add_weighted(state.weighted_sum, weight, factor);
+    if constexpr (with_label) {
+      const unsigned lane = lane_of_label(label, columns.first);
+      if (lane < unsigned(N)) {
+        for (int j = 0; j < N; ++j) {
+          const Real x = columns.x.lane[j];  // read for every j: a conditional read would index registers at run time
+          state.label_logit = unsigned(j) == lane ? x : state.label_logit;
+        }
+      }
+    }
+  }
+  template <int Round, int Lanes>
+  KOKKOS_INLINE_FUNCTION static State<Round> collapse(const State<Round, Lanes>& state) {
+    return {state.x.collapse(), state.weighted_sum.total(), state.label_logit};
+  }
+  template <int Round, int Lanes>
+  KOKKOS_INLINE_FUNCTION State<Round, Lanes> add(State<Round, Lanes> a, const State<Round, Lanes>& b) const {
+    a.x.add(b.x);
+    a.weighted_sum.add(b.weighted_sum);
+    a.label_logit += b.label_logit;
+    return a;
+  }
+  template <int Round>
+  KOKKOS_INLINE_FUNCTION State<Round> merge(State<Round> a, State<Round> b) const {
+    const Real maximum = larger(a.x.maximum, b.x.maximum);
+    raise(a, maximum, Real(0));
+    raise(b, maximum, Real(0));
+    return add<Round>(a, b);
+  }
+  template <int Round>
+  KOKKOS_INLINE_FUNCTION void finish(Statistics& statistics, const State<Round>& state) const {
+    const Real excess = state.x.excess();
+    statistics = {state.x.maximum, excess, state.weighted_sum.value() / (Real(1) + excess), state.label_logit};
+  }
+  KOKKOS_INLINE_FUNCTION Real value(const Statistics& statistics, int output) const {
+    const Real log_sum = log1p_exactly(statistics.excess);
+    if (output == entropy_output) return log_sum - statistics.mean_log2 * Real(log_of_2);
+    return (statistics.label_logit - statistics.maximum) * scale - log_sum;
+  }
+  KOKKOS_INLINE_FUNCTION GradientRow gradient_row(const Statistics& statistics, const Row<Real>& row) const {
+    const Real of_label = with_label ? row.upstream[0] * scale : Real(0);
+    const Real of_entropy = row.upstream[entropy_output] * scale * Real(log_of_2);
+    const Real sum = Real(1) + statistics.excess;
+    return {statistics.maximum, -of_label / sum, -of_entropy / sum, statistics.mean_log2, statistics.excess};
+  }
+  template <int N>
+  KOKKOS_INLINE_FUNCTION Pack<Real, N> gradient(const GradientRow& row, const Columns<Real, N>& columns,
+                                                int label) const {
+    Pack<Real, N> result;
+    VOCABLOSS_VECTOR_LOOP
+    for (int j = 0; j < N; ++j) {
+      const Real a = (columns.x.lane[j] - row.maximum) * scale_log2;
+      const Real e = exp2_of(a);
+      result.lane[j] = weighted(e, a - row.mean_log2) * row.entropy_factor;  // log p + H: the log of the sum cancels
+      if constexpr (with_label) result.lane[j] += e * row.label_factor;
+    }
+    if constexpr (with_label) {
+      const unsigned lane = lane_of_label(label, columns.first);
+      if (lane < unsigned(N)) {
+        // As in label_cross_entropy.hpp: 1 - p_y without forming the sum.
+        for (int j = 0; j < N; ++j) {
+          const Real a = (columns.x.lane[j] - row.maximum) * scale_log2;
+          const Real e = exp2_of(a);
+          const Real at_label =
+              weighted(e, a - row.mean_log2) * row.entropy_factor + ((e - Real(1)) - row.excess) * row.label_factor;
+          result.lane[j] = unsigned(j) == lane ? at_label : result.lane[j];
+        }
+      }
+    }
+    return result;
+  }
+};
+
+template <class Real>
+using Entropy = EntropyLoss<Real, false>;
+template <class Real>
+using LogProbEntropy = EntropyLoss<Real, true>;
+
+}  // namespace vocabloss::loss
+
+#endif
