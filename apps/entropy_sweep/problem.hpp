@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// SPDX-FileCopyrightText: VocabLoss contributors
+#ifndef ENTROPY_SWEEP_PROBLEM_HPP
+#define ENTROPY_SWEEP_PROBLEM_HPP
+
+/// \file
+/// One problem (size, type, data) without its type in the type: what the runner asks of it. Four small sources make one
+/// for each value type, so that the library's kernels are compiled in parallel.
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cases.hpp"
+#include "input.hpp"
+#include "report.hpp"
+
+namespace entropy_sweep {
+
+/// What decides the data: cases with equal specs share them.
+struct ProblemSpec {
+  std::int64_t rows = 0;
+  std::int64_t vocab = 0;
+  ValueType type = ValueType::bf16;
+  std::uint64_t seed = 0;
+  const InputData* input = nullptr;  ///< null: synthetic
+
+  bool operator==(const ProblemSpec&) const = default;
+};
+
+/// One label a row: the file's or synthetic ones.
+std::vector<std::int64_t> labels_of(const ProblemSpec& spec);
+
+/// How a case is to be measured, and which of its values are wanted.
+struct Measurement {
+  int repeat = 1;
+  double logit_scale = 1;
+  double teacher_scale = 1;
+  double temperature = 1;
+  double jsd_beta = 0.5;
+  std::int64_t ignore_index = -100;
+  bool want_losses = false;
+  std::vector<std::int64_t> gradient_rows{};  ///< rows whose gradient is wanted
+};
+
+/// What a run gives back; fields as in Result.
+struct Measured {
+  std::string plan{};
+  std::optional<std::int64_t> block_cap{};
+  std::optional<Milliseconds> ms{};
+  std::optional<double> share_of_stream{};
+  std::optional<std::int64_t> peak_extra_bytes{};
+  std::vector<std::vector<double>> losses{};     ///< of each output, all rows
+  std::vector<std::vector<double>> gradients{};  ///< of the wanted rows
+};
+
+class Problem {
+ public:
+  virtual ~Problem() = default;
+
+  /// Runs a case of this problem: values first, then times. Throws what the library and Kokkos throw.
+  virtual Measured run(const Case& one, const Measurement& measurement) = 0;
+
+  /// A row of logits, and of the teacher as `one` stores it (empty without a teacher), exactly as the case reads them.
+  virtual std::vector<double> logits_row(std::int64_t i) = 0;
+  virtual std::vector<double> teacher_row(const Case& one, std::int64_t i) = 0;
+};
+
+/// Whether streams lie in host memory.
+bool data_on_host();
+
+/// Makes the problem of `spec.type`. Allocates nothing yet.
+std::unique_ptr<Problem> make_problem(const ProblemSpec& spec);
+
+std::unique_ptr<Problem> make_bf16_problem(const ProblemSpec& spec);
+std::unique_ptr<Problem> make_fp16_problem(const ProblemSpec& spec);
+std::unique_ptr<Problem> make_fp32_problem(const ProblemSpec& spec);
+std::unique_ptr<Problem> make_fp64_problem(const ProblemSpec& spec);
+
+}  // namespace entropy_sweep
+
+#endif  // ENTROPY_SWEEP_PROBLEM_HPP

@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// SPDX-FileCopyrightText: VocabLoss contributors
+#include "typed_problem.hpp"
+
+namespace entropy_sweep {
+
+std::unique_ptr<Problem> make_fp64_problem(const ProblemSpec& spec) {
+  return std::make_unique<TypedProblem<double>>(spec);
+}
+
+}  // namespace entropy_sweep

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// SPDX-FileCopyrightText: VocabLoss contributors
+#ifndef ENTROPY_SWEEP_TYPED_PROBLEM_HPP
+#define ENTROPY_SWEEP_TYPED_PROBLEM_HPP
+
+/// \file
+/// A problem with its value type: from a case to a Batch and a Plan, a first call for the values, then the timed ones.
+
+#include <Kokkos_Core.hpp>
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+#include <vocabloss/vocabloss.hpp>
+
+#include "allocation_peak.hpp"
+#include "problem.hpp"
+#include "streams.hpp"
+#include "timing.hpp"
+
+namespace entropy_sweep {
+
+vocabloss::Path library_path(Path path);
+vocabloss::Pass library_pass(Pass pass);
+
+template <class Logit>
+class TypedProblem : public Problem {
+ public:
+  using Exec = Kokkos::DefaultExecutionSpace;
+  using Real = vocabloss::Accumulate<Logit>;
+  using Batch = vocabloss::Batch<Logit, Exec>;
+
+  explicit TypedProblem(const ProblemSpec& spec) : spec_(spec), streams_(exec_, spec) {}
+
+  Measured run(const Case& one, const Measurement& measurement) override {
+    namespace loss = vocabloss::loss;
+    switch (one.loss) {
+      case Loss::cross_entropy:
+        return run_loss<loss::CrossEntropy>(one, measurement);
+      case Loss::soft_cross_entropy:
+        return run_loss<loss::SoftCrossEntropy>(one, measurement);
+      case Loss::forward_kl:
+        return run_loss<loss::ForwardKl>(one, measurement);
+      case Loss::reverse_kl:
+        return run_loss<loss::ReverseKl>(one, measurement);
+      case Loss::jsd:
+        return run_loss<loss::Jsd>(one, measurement);
+      case Loss::z_loss:
+        return run_loss<loss::ZLoss>(one, measurement);
+      case Loss::entropy:
+        return run_loss<loss::Entropy>(one, measurement);
+      case Loss::log_prob:
+        return run_loss<loss::LogProb>(one, measurement);
+      case Loss::log_prob_entropy:
+        return run_loss<loss::LogProbEntropy>(one, measurement);
+    }
+    throw std::logic_error("a loss without a case");
+  }
+
+  std::vector<double> logits_row(std::int64_t i) override { return streams_.row(streams_.logits(), i); }
+
+  std::vector<double> teacher_row(const Case& one, std::int64_t i) override {
+    if (!needs_teacher(one.loss)) return {};
+    return has_float_teacher(one) ? streams_.row(streams_.float_teacher(), i) : streams_.row(streams_.teacher(), i);
+  }
+
+ private:
+  using Losses = typename Streams<Logit, Exec>::template Vector<Real>;
+
+  bool has_float_teacher(const Case& one) const { return one.teacher && *one.teacher != one.type; }
+
+  Batch batch_of(const Case& one, const Measurement& measurement, const std::vector<Losses>& losses) {
+    Batch batch;
+    batch.logits(streams_.logits());
+    if (needs_teacher(one.loss)) {
+      if (has_float_teacher(one)) {
+        batch.teacher(streams_.float_teacher());
+      } else {
+        batch.teacher(streams_.teacher());
+      }
+    }
+    // Labels of a file count for every loss, since they may say that a row is ignored.
+    const bool labels_in_file = spec_.input != nullptr && spec_.input->has_labels();
+    if (needs_labels(one.loss) || labels_in_file) batch.labels(streams_.labels(), measurement.ignore_index);
+    if (spec_.input != nullptr && !spec_.input->mask().empty()) batch.mask(streams_.mask());
+    for (std::size_t k = 0; k < losses.size(); ++k) batch.losses(losses[k], static_cast<int>(k));
+    if (one.pass != Pass::forward) batch.gradient(one.in_place ? streams_.logits() : streams_.gradient());
+    return batch;
+  }
+
+  template <template <class> class LossOf>
+  Measured run_loss(const Case& one, const Measurement& measurement) {
+    using Plan = vocabloss::Plan<LossOf, Logit, Exec>;
+    constexpr int outputs = Plan::Algebra::outputs;
+
+    std::vector<Losses> losses;
+    for (int k = 0; k < outputs; ++k) {
+      losses.push_back(Losses("entropy_sweep::losses", spec_.rows));
+      streams_.fill_with_nan(losses.back());
+    }
+    const Batch batch = batch_of(one, measurement, losses);
+    if (one.in_place) streams_.untouched();
+    if (one.pass != Pass::forward && !one.in_place) streams_.fill_with_nan(streams_.gradient());
+    exec_.fence("entropy_sweep::ready");
+
+    Measured measured;
+    const AllocationPeak peak;
+    const vocabloss::LossOptions options{.logit_scale = measurement.logit_scale,
+                                         .teacher_scale = measurement.teacher_scale,
+                                         .temperature = measurement.temperature,
+                                         .jsd_beta = measurement.jsd_beta};
+    const std::int64_t cap = std::min<std::int64_t>(one.block_cap.value_or(0), std::numeric_limits<int>::max());
+    const Plan plan(exec_, batch, options, {.path = library_path(one.path), .block_cap = static_cast<int>(cap)});
+    measured.plan = plan.launch().describe();
+    if (plan.launch().path == vocabloss::Path::team) measured.block_cap = plan.launch().block_cap;
+
+    // The first call is the one whose values count; it warms up as well.
+    if (one.pass == Pass::backward) plan.forward(exec_, batch);
+    const vocabloss::Pass pass = library_pass(one.pass);
+    plan.run(exec_, batch, pass);
+    exec_.fence("entropy_sweep::values");
+    measured.peak_extra_bytes = peak.bytes();
+    collect(one, measurement, losses, measured);
+
+    const auto call = [&] { plan.run(exec_, batch, pass); };
+    const auto prepare = [&] {
+      if (one.in_place) streams_.restore_logits();
+    };
+    vocabloss::Impl::RowCall<Real> moved = batch.row_call();
+    if (one.pass == Pass::forward) moved.gradient = {};
+    const Timings timings = time_in_turns(
+        exec_, call, prepare, vocabloss::Impl::stream_problem(moved, Plan::Algebra::streams), measurement.repeat);
+    measured.ms = timings.ours;
+    measured.share_of_stream = timings.share_of_stream;
+    if (one.in_place) {
+      streams_.restore_logits();
+      exec_.fence("entropy_sweep::restored");
+    }
+    return measured;
+  }
+
+  void collect(const Case& one, const Measurement& measurement, const std::vector<Losses>& losses, Measured& measured) {
+    if (measurement.want_losses) {
+      for (const Losses& view : losses) {
+        const auto host = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace{}, view);
+        measured.losses.emplace_back(host.data(), host.data() + host.extent(0));
+      }
+    }
+    if (one.pass == Pass::forward) return;
+    const auto& gradient = one.in_place ? streams_.logits() : streams_.gradient();
+    for (const std::int64_t i : measurement.gradient_rows) measured.gradients.push_back(streams_.row(gradient, i));
+  }
+
+  Exec exec_{};
+  ProblemSpec spec_;
+  Streams<Logit, Exec> streams_;
+};
+
+}  // namespace entropy_sweep
+
+#endif  // ENTROPY_SWEEP_TYPED_PROBLEM_HPP
