@@ -26,8 +26,8 @@
 
 // Defined for users of the target VocabLoss::cuda, whose archive holds these kernels.
 #if defined(VOCABLOSS_WITH_CUDA_PATHS) && defined(__CUDACC__)
-#include <vocabloss/impl/cuda/cluster_path.hpp>
-#include <vocabloss/impl/cuda/split_path.hpp>
+#include <vocabloss/impl/cuda/cluster_path.cuh>
+#include <vocabloss/impl/cuda/split_path.cuh>
 #endif
 
 namespace vocabloss::Impl {

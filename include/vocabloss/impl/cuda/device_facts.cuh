@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // SPDX-FileCopyrightText: VocabLoss contributors
-#ifndef VOCABLOSS_IMPL_CUDA_DEVICE_FACTS_HPP
-#define VOCABLOSS_IMPL_CUDA_DEVICE_FACTS_HPP
+#ifndef VOCABLOSS_IMPL_CUDA_DEVICE_FACTS_CUH
+#define VOCABLOSS_IMPL_CUDA_DEVICE_FACTS_CUH
 
 /// \file
 /// \brief What the choice of a CUDA launch needs to know of the current device; asked of the driver once a device.

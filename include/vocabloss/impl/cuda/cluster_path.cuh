@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // SPDX-FileCopyrightText: VocabLoss contributors
-#ifndef VOCABLOSS_IMPL_CUDA_CLUSTER_PATH_HPP
-#define VOCABLOSS_IMPL_CUDA_CLUSTER_PATH_HPP
+#ifndef VOCABLOSS_IMPL_CUDA_CLUSTER_PATH_CUH
+#define VOCABLOSS_IMPL_CUDA_CLUSTER_PATH_CUH
 
 /// \file
 /// \brief Path `cluster` as the plan sees it: the row stays on chip, one read and one write.
 
 #include <vocabloss/impl/cuda/cluster_shipped.cuh>
-#include <vocabloss/impl/cuda/device_facts.hpp>
+#include <vocabloss/impl/cuda/device_facts.cuh>
 #include <vocabloss/tuning/plan.hpp>
 
 #include <Kokkos_Core.hpp>

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // SPDX-FileCopyrightText: VocabLoss contributors
-#ifndef VOCABLOSS_IMPL_CUDA_SPLIT_PATH_HPP
-#define VOCABLOSS_IMPL_CUDA_SPLIT_PATH_HPP
+#ifndef VOCABLOSS_IMPL_CUDA_SPLIT_PATH_CUH
+#define VOCABLOSS_IMPL_CUDA_SPLIT_PATH_CUH
 
 /// \file
 /// \brief Path `split` as the plan sees it: a row cut over a group of blocks, one cooperative launch.
 
-#include <vocabloss/impl/cuda/device_facts.hpp>
+#include <vocabloss/impl/cuda/device_facts.cuh>
 #include <vocabloss/impl/cuda/split_shipped.cuh>
 #include <vocabloss/tuning/plan.hpp>
 
