@@ -14,6 +14,7 @@
 #include <vocabloss/impl/portable/streaming_store.hpp>
 #include <vocabloss/impl/row_call.hpp>
 #include <vocabloss/loss/concept.hpp>
+#include <vocabloss/loss/online_softmax.hpp>
 
 #include <cstdint>
 
