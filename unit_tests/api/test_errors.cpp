@@ -155,7 +155,7 @@ TEST_F(Errors, AnotherBatchThanThePlanWasMadeFor) {
   expect_words(message(without), {"gradient", "Batch::gradient"});
   other.logits(x).labels(labels).gradient(dx);  // no teacher, where the plan's batch had one
   expect_words(message(other), {"teacher", "otherwise than the plan"});
-  EXPECT_NO_THROW(plan.forward_backward(Exec(), batch().accumulate_gradient(dx)));
+  expect_words(message(batch().accumulate_gradient(dx)), {"gradient", "otherwise than the plan"});
   Batch<float> shorter;
   shorter.logits(Matrix("x", 2, 8)).teacher(Matrix("t", 2, 8)).labels(Labels("l", 2)).gradient(Matrix("g", 2, 8));
   EXPECT_NO_THROW(plan.forward_backward(Exec(), shorter));

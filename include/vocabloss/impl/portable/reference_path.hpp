@@ -11,6 +11,7 @@
 #include <vocabloss/tuning/plan.hpp>
 
 #include <Kokkos_Core.hpp>
+#include <Kokkos_Profiling_ScopedRegion.hpp>
 
 #include <string>
 
