@@ -170,7 +170,8 @@ void time_all(bool sweep) {
     if (name != "reverse_kl" && name != "cross_entropy" && (sweep || name != "jsd")) continue;
     for (const Shape& s : shapes) {
       Timing timing(s.rows, s.columns, loss.streams);
-      const SplitShape chosen = Impl::choose_split_shape(s.rows, s.columns, loss.streams, DataType::bf16, sm_count);
+      const SplitShape chosen =
+          Impl::choose_split_shape(s.rows, s.columns, loss.streams, DataType::bf16, sm_count, loss.blocks_each);
       const float stream = timing.of_stream();
       const float time = timing.of_loss(loss, Pass::forward_backward, chosen);
       std::printf(

@@ -38,6 +38,7 @@ struct LossEntry {
   std::function<void(DataType, const RowCall<float>&, Pass, const SplitShape&, void*, cudaStream_t)> launch;
   std::function<reference::RowOutput(const reference::RowInput&)> expected;
   std::function<std::size_t(const SplitShape&)> workspace_bytes;
+  int blocks_each;  ///< blocks of this loss that share a multiprocessor
 };
 
 inline double read(DataType type, const unsigned char* data, std::int64_t i) {

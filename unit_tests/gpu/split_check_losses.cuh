@@ -29,9 +29,16 @@ struct TwiceZLoss : loss::ZLoss<Real> {
 template <template <class> class Loss>
 LossEntry entry(const char* name, LossOptions options = {}) {
   using L = Loss<float>;
-  LossEntry result{
-      name, L::streams, L::needs_label, L::teacher_is_logits, L::outputs, int(sizeof(typename L::Statistics) / 4), {},
-      {},   {}};
+  LossEntry result{name,
+                   L::streams,
+                   L::needs_label,
+                   L::teacher_is_logits,
+                   L::outputs,
+                   int(sizeof(typename L::Statistics) / 4),
+                   {},
+                   {},
+                   {},
+                   Impl::split_blocks_of<L>};
   result.launch = [options](DataType type, const RowCall<float>& call, Pass pass, const SplitShape& shape,
                             void* workspace, cudaStream_t stream) {
     const L loss(options);

@@ -40,7 +40,7 @@ class Run {
     labels32_.assign(labels_.begin(), labels_.end());
     CUDA(cudaGetDevice(&device_));
     CUDA(cudaDeviceGetAttribute(&sm_count_, cudaDevAttrMultiProcessorCount, device_));
-    shape_ = Impl::choose_split_shape(c.rows, c.columns, loss.streams, c.type, sm_count_);
+    shape_ = Impl::choose_split_shape(c.rows, c.columns, loss.streams, c.type, sm_count_, loss.blocks_each);
     if (c.group) {
       shape_.group = std::min(c.group, shape_.blocks_at_most);
       shape_.groups = static_cast<int>(std::min<std::int64_t>(c.rows, shape_.blocks_at_most / shape_.group));

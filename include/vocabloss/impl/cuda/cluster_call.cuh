@@ -65,7 +65,7 @@ inline constexpr int slot_bytes = Loss::streams* region_bytes<Shape>;
 template <class Loss, int Round>
 struct RoundBuffers {
   using State = typename Loss::template State<Round>;
-  StateWords<State> warp_state[rows_in_flight][max_consumer_warps];
+  WordsOf<State> warp_state[rows_in_flight][max_consumer_warps];
   ClusterMailbox<State> mailbox[rows_in_flight];
   Barrier gathered[rows_in_flight];   ///< all consumer warps of the block have left their states
   Barrier exchanged[rows_in_flight];  ///< all blocks of the cluster have sent theirs

@@ -19,20 +19,20 @@ template <class State>
 inline constexpr int words_of = static_cast<int>(sizeof(State) / sizeof(float));
 
 template <class State>
-struct StateWords {
+struct WordsOf {
   static_assert(std::is_trivially_copyable_v<State> && sizeof(State) % sizeof(float) == 0);
   float word[words_of<State>];
 };
 
 template <class State>
-__device__ __forceinline__ StateWords<State> to_words(const State& state) {
-  StateWords<State> words;
+__device__ __forceinline__ WordsOf<State> to_words(const State& state) {
+  WordsOf<State> words;
   memcpy(&words, &state, sizeof words);
   return words;
 }
 
 template <class State>
-__device__ __forceinline__ State from_words(const StateWords<State>& words) {
+__device__ __forceinline__ State from_words(const WordsOf<State>& words) {
   State state;
   memcpy(&state, &words, sizeof state);
   return state;
@@ -40,7 +40,7 @@ __device__ __forceinline__ State from_words(const StateWords<State>& words) {
 
 template <class State>
 __device__ __forceinline__ State from_other_lane(const State& state, int distance) {
-  StateWords<State> words = to_words(state);
+  WordsOf<State> words = to_words(state);
 #pragma unroll
   for (int w = 0; w < words_of<State>; ++w) words.word[w] = __shfl_xor_sync(0xffffffffu, words.word[w], distance);
   return from_words(words);

@@ -21,7 +21,7 @@ inline constexpr int max_cluster_width = 8;
 /// The receiving end in shared memory, one for each row in flight.
 template <class State>
 struct ClusterMailbox {
-  StateWords<State> from[max_cluster_width];
+  WordsOf<State> from[max_cluster_width];
 };
 
 /// By a whole warp of each block, with this block's state in every lane. `parity` is that of the mailbox's use.
@@ -32,7 +32,7 @@ __device__ __forceinline__ State merge_cluster(const Loss& loss, const State& st
   const int lane = threadIdx.x % 32;
   if (lane == 0) arrive_expecting(barrier, static_cast<std::uint32_t>(width * sizeof(State)));
   if (lane < width) {
-    const StateWords<State> words = to_words(state);
+    const WordsOf<State> words = to_words(state);
     const std::uint32_t target = peer_address(&mailbox.from[rank], lane);
     const std::uint32_t target_barrier = peer_address(barrier, lane);
 #pragma unroll

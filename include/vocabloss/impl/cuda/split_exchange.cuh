@@ -80,7 +80,7 @@ __device__ __forceinline__ std::uint64_t nanoseconds() {
 template <class State, int Words>
 __device__ __forceinline__ State await_state(const SplitWorkspace& workspace, std::uint32_t number, int block) {
   constexpr int count = words_of<State>;
-  StateWords<State> state;
+  WordsOf<State> state;
   std::uint64_t deadline = 0;
   for (int polls = 0;; ++polls) {
     bool complete = true;
@@ -111,7 +111,7 @@ __device__ __forceinline__ int power_of_two(int count) { return count <= 1 ? 1 :
 /// multiply-add favours one of its two terms.
 template <class State>
 __device__ __forceinline__ State of_first_lane(const State& state) {
-  StateWords<State> words = to_words(state);
+  WordsOf<State> words = to_words(state);
 #pragma unroll
   for (int w = 0; w < words_of<State>; ++w) words.word[w] = __shfl_sync(0xffffffffu, words.word[w], 0);
   return from_words(words);
@@ -121,7 +121,7 @@ __device__ __forceinline__ State of_first_lane(const State& state) {
 template <int Round, class Loss, class State, int Words>
 __device__ __forceinline__ State merge_shared(const Loss& loss, const float (*states)[Words], int count) {
   const int lane = threadIdx.x % 32;
-  StateWords<State> words = to_words(State(Loss::template identity<Round, 1>()));
+  WordsOf<State> words = to_words(State(Loss::template identity<Round, 1>()));
   if (lane < count) {
 #pragma unroll
     for (int w = 0; w < words_of<State>; ++w) words.word[w] = states[lane][w];
@@ -143,7 +143,7 @@ __device__ __forceinline__ typename Loss::template State<Round> merge_group(cons
   static_assert(count <= Words);
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   const auto leave = [&](float(*states)[Words], const State& merged) {
-    const StateWords<State> words = to_words(merged);
+    const WordsOf<State> words = to_words(merged);
     if (lane == 0) {
 #pragma unroll
       for (int w = 0; w < count; ++w) states[warp][w] = words.word[w];
@@ -158,7 +158,7 @@ __device__ __forceinline__ typename Loss::template State<Round> merge_group(cons
     return whole;
   }
   if (warp == 0) {
-    const StateWords<State> words = to_words(merge_shared<Round, Loss, State>(loss, merge.of_warp, warps));
+    const WordsOf<State> words = to_words(merge_shared<Round, Loss, State>(loss, merge.of_warp, warps));
 #pragma unroll
     for (int w = 0; w < count; ++w) {
       if (lane == w % 32) post_word(workspace.word<Words>(number, w, blockIdx.x), words.word[w], number);

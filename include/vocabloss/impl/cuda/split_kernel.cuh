@@ -172,7 +172,7 @@ class SplitBlock {
 };
 
 template <class Loss, class T>
-__global__ void __launch_bounds__(split_threads, split_blocks)
+__global__ void __launch_bounds__(split_threads, split_blocks_of<Loss>)
     split_rows(const __grid_constant__ Loss loss, const __grid_constant__ RowCall<float> call,
                const __grid_constant__ SplitLaunch launch) {
   static_assert(split_words<Loss> <= 16, "a larger state needs a smaller split_ring_bytes: two blocks have to fit");

@@ -46,17 +46,17 @@ struct SplitPath {
     if constexpr (exists) {
       Kokkos::Profiling::ScopedRegion region("VocabLoss::split::" + std::string(name_of(pass)));
       const int multiprocessors = DeviceFacts::of_current_device().multiprocessors;
-      launch_split<Loss, Logit>(
-          loss, call, pass,
-          choose_split_shape(call.rows, call.columns, Loss::streams, Precision<Logit>::type, multiprocessors),
-          workspace, exec.cuda_stream());
+      launch_split<Loss, Logit>(loss, call, pass,
+                                choose_split_shape(call.rows, call.columns, Loss::streams, Precision<Logit>::type,
+                                                   multiprocessors, split_blocks_of<Loss>),
+                                workspace, exec.cuda_stream());
     }
   }
 
  private:
   static SplitShape shape(const Problem& problem) {
     return choose_split_shape(problem.rows, problem.partition.columns, Loss::streams, problem.logits,
-                              DeviceFacts::of_current_device().multiprocessors);
+                              DeviceFacts::of_current_device().multiprocessors, split_blocks_of<Loss>);
   }
 };
 

@@ -20,6 +20,9 @@ inline constexpr int split_threads = 256;
 /// threads: reverse KL 64 x 524288 106 us for 109, 64 x 2097152 409 for 419, 1 x 32768 5.9 for 6.5; 131 x 131072 57.1
 /// for 55.8 (H100, 2026-11).
 inline constexpr int split_blocks = 2;
+/// Of a loss. Two rounds need a few registers more than two blocks leave each thread (128), so they get one block.
+template <class Loss>
+inline constexpr int split_blocks_of = Loss::rounds == 2 ? 1 : split_blocks;
 /// Shared memory of a block that holds pieces of rows: 224 of 227 KiB of a multiprocessor, the rest serves merging.
 inline constexpr int split_ring_bytes = 224 * 1024 / split_blocks;
 
@@ -71,9 +74,9 @@ inline double split_cost(std::int64_t rows, std::int64_t columns, int streams, D
 /// \brief The group size of least estimated cost. Columns are this rank's, `sm_count` the device's multiprocessors.
 ///
 /// Looked at: the largest group for each number of groups, and powers of two; some forty in all.
-inline SplitShape choose_split_shape(std::int64_t rows, std::int64_t columns, int streams, DataType type,
-                                     int sm_count) {
-  const int blocks = std::max(1, sm_count) * split_blocks;
+inline SplitShape choose_split_shape(std::int64_t rows, std::int64_t columns, int streams, DataType type, int sm_count,
+                                     int blocks_each = split_blocks) {
+  const int blocks = std::max(1, sm_count) * blocks_each;
   SplitShape best{1, 1, blocks};
   if (rows <= 0 || columns <= 0) return best;
   double least = split_cost(rows, columns, streams, type, blocks, 1);
