@@ -198,7 +198,7 @@ class Plan {
       return;
     }
     std::string reasons;
-    for (const Path path : Impl::automatic_order) {
+    for (const Path path : Impl::automatic_order(problem_)) {
       adopt<Which>(path, request);
       const std::string reason = refusal_of<Which>(path, problem_, launch_);
       if (reason.empty()) {
