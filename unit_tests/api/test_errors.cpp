@@ -156,8 +156,11 @@ TEST_F(Errors, AnotherBatchThanThePlanWasMadeFor) {
   other.logits(x).labels(labels).gradient(dx);  // no teacher, where the plan's batch had one
   expect_words(message(other), {"teacher", "otherwise than the plan"});
   expect_words(message(batch().accumulate_gradient(dx)), {"gradient", "otherwise than the plan"});
+  // This call runs, and a Batch holds pointers: its Views must live.
+  const Matrix two_rows("x", 2, 8), of_teacher("t", 2, 8), to("g", 2, 8);
+  const Labels two_labels("l", 2);
   Batch<float> shorter;
-  shorter.logits(Matrix("x", 2, 8)).teacher(Matrix("t", 2, 8)).labels(Labels("l", 2)).gradient(Matrix("g", 2, 8));
+  shorter.logits(two_rows).teacher(of_teacher).labels(two_labels).gradient(to);
   EXPECT_NO_THROW(plan.forward_backward(Exec(), shorter));
 }
 
