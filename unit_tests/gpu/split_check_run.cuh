@@ -199,7 +199,7 @@ class Run {
       if (std::isfinite(wanted)) difference += (ours - wanted) * (ours - wanted), norm += wanted * wanted;
     }
     const double arithmetic = c_.spread > 1 ? 3e-5 : 1e-5;
-    const double rounding = g.type == DataType::bf16 ? 0x1p-9 : g.type == DataType::fp16 ? 0x1p-11 : 0;
+    const double rounding = g.type == DataType::bf16 ? 0x1p-8 : g.type == DataType::fp16 ? 0x1p-11 : 0;
     const double smallest = g.type == DataType::fp16 ? 0x1p-25 : 1e-12;
     const double limit = (rounding + arithmetic) * std::sqrt(norm) + smallest * std::sqrt(double(c_.columns));
     if (std::sqrt(difference) > limit) {
