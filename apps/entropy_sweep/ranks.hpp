@@ -5,7 +5,7 @@
 
 /// \file
 /// The ranks of a run, without MPI in sight: who prints, which device is whose, how ranks agree, and how the program
-/// ends. With --comm self there is one rank and MPI is not started. Read next: communicators.hpp.
+/// ends. With --comm self there is one rank and MPI is not started.
 
 #include <cstdint>
 #include <string>

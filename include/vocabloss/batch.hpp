@@ -172,7 +172,6 @@ class Batch {
   Summary<Real>* summary_data() const { return summary_; }
   double divisor_value() const { return divisor_; }
   const Impl::ViewFacts& statistics_facts() const { return statistics_; }
-  bool has_upstream_view() const { return upstream_[0].data || upstream_[1].data; }
   /// \endcond
 
  private:
