@@ -171,6 +171,13 @@ class Plan {
                       problem_.rows * Algebra::outputs);
       if (ranks_.alone()) prepare_workspace(exec);
     });
+    if constexpr (Ranks::can_share) {
+      if (!ranks_.alone()) {
+        Impl::dispatch_loss<Loss, Real>(options_, [&](const auto& algebra) {
+          ranks_.template connect<std::decay_t<decltype(algebra)>>(exec, problem_, launch_, workspace_.data());
+        });
+      }
+    }
     exec.fence("VocabLoss::Plan");
   }
 
@@ -280,7 +287,7 @@ class Plan {
                              std::to_string(given.stride[0]) + ": contiguous [" + std::to_string(call.rows) + ", " +
                              std::to_string(statistics_per_row) + "] is needed";
                     });
-    } else if (pass != Pass::forward_backward || !ranks_.alone()) {  // between exchanges they live in memory
+    } else if (pass != Pass::forward_backward || ranks_.keeps_statistics(launch_)) {
       call.statistics = statistics_.data();
     }
     for (int output = 0; output < Algebra::outputs; ++output) {

@@ -7,9 +7,11 @@
 /// \brief The launch choices as plain data: comparable, printable, free of any device.
 
 #include <vocabloss/comm/partition.hpp>
+#include <vocabloss/tuning/cluster_shape.hpp>
 #include <vocabloss/types.hpp>
 
 #include <array>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -99,6 +101,10 @@ struct PlanRequest {
   std::int64_t block_rows = 0;
   /// The most bytes that path `gather` may allocate; 0: what the device has left.
   std::size_t memory_limit = 0;
+  /// `cluster`: the kernel's shape as LaunchPlan::variant tells it; empty: chosen.
+  std::string variant{};
+  /// Exchange `in_kernel`: how long a kernel waits for the state of a row from another rank before all ranks give up.
+  std::chrono::milliseconds time_limit{10000};
 };
 
 /// The choices made.
@@ -112,6 +118,7 @@ struct LaunchPlan {
   std::optional<Exchange> exchange{};  ///< none: one rank, or path `gather`
   std::int64_t block_rows = 0;         ///< between ranks: rows exchanged together
   std::string communicator{};          ///< between ranks: the communicator in its own words
+  ClusterShape cluster{};              ///< `cluster`: the kernel's shape, of which `variant` tells
 
   bool operator==(const LaunchPlan&) const = default;
 

@@ -28,7 +28,9 @@ Outputs run_shared_as(Comm& comm, const Call& shard, const VocabPartition& parti
                    .block_cap = shard.block_cap,
                    .exchange = request.exchange,
                    .block_rows = request.block_rows,
-                   .memory_limit = request.memory_limit});
+                   .memory_limit = request.memory_limit,
+                   .variant = request.variant,
+                   .time_limit = request.time_limit});
   switch (shard.sequence) {
     case Sequence::forward:
       plan.forward(exec, batch);

@@ -9,6 +9,7 @@
 
 #include <vocabloss/comm/mpi.hpp>
 
+#include <chrono>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -26,6 +27,8 @@ struct SharedRequest {
   Exchange exchange = Exchange::allgather;
   std::int64_t block_rows = 0;
   std::size_t memory_limit = 0;
+  std::string variant{};
+  std::chrono::milliseconds time_limit{20000};
 };
 
 /// How a vocabulary is cut: the columns of each rank, in order.

@@ -33,11 +33,12 @@ struct ConsumerShape {
   static constexpr int block_threads = Threads + 64;
 };
 
-/// In device memory, zero before the first launch; each launch leaves it zero. Launches that share it must follow one
-/// another.
+/// In device memory, zero before the first launch; each launch leaves the counters zero. Launches that share it must
+/// follow one another.
 struct ClusterTickets {
-  unsigned long long next;  ///< rows claimed beyond the first of each cluster
+  unsigned long long next;  ///< rows claimed so far; where first rows are dealt, beyond those
   unsigned int finished;    ///< clusters that will claim no more
+  unsigned int launches;    ///< that have ended: counted here, so that a captured launch counts each time it runs
 };
 
 /// Run-time constants of a launch.

@@ -9,6 +9,7 @@
 
 #include <vocabloss/error.hpp>
 #include <vocabloss/impl/cuda/cluster_shapes.hpp>
+#include <vocabloss/impl/cuda/peer_exchange.cuh>
 #include <vocabloss/impl/cuda/row_in_cluster.cuh>
 
 #include <cuda_runtime.h>
@@ -29,7 +30,8 @@ inline void check_cluster_call(cudaError_t code, const char* call, const Cluster
 template <class Loss, class T, Pass pass, class Shape, class RankExchange = NoExchange>
 struct ClusterKernel {
   static constexpr int dynamic_bytes = cluster_shared_bytes(Shape::blocks);
-  static_assert(sizeof(ClusterShared<Loss>) <= cluster_control_bytes, "the loss has too large a state");
+  static constexpr int control_bytes = sizeof(ClusterShared<Loss>) + RankExchange::template shared_bytes<Loss>;
+  static_assert(control_bytes <= cluster_control_bytes, "the loss has too large a state");
 
   static ClusterLaunch constants(const RowCall<float>& call, const ClusterShape& shape, ClusterTickets* tickets) {
     ClusterLaunch launch;
@@ -38,7 +40,7 @@ struct ClusterKernel {
     launch.lag = std::min(shape.lag, (rows_in_flight - 2) / Loss::rounds);
     launch.slices.slice_vectors = (vectors + shape.width - 1) / shape.width;
     launch.slices.pieces = std::max(1, (launch.slices.slice_vectors + Shape::piece_vectors - 1) / Shape::piece_vectors);
-    launch.slots = std::min<int>(max_slots, (dynamic_bytes - sizeof(ClusterShared<Loss>)) / slot_bytes<Loss, Shape>);
+    launch.slots = std::min<int>(max_slots, (dynamic_bytes - control_bytes) / slot_bytes<Loss, Shape>);
     // Producers run ahead by fewer rows than there are claims, or one that waits for a claim might hold up its
     // retirement.
     launch.slots = std::min(launch.slots, (max_claims - 3) * launch.slices.pieces);
@@ -48,7 +50,7 @@ struct ClusterKernel {
   }
 
   static void launch(const Loss& loss, const RowCall<float>& call, const ClusterShape& shape, ClusterTickets* tickets,
-                     cudaStream_t stream, const RankExchange& ranks = {}) {
+                     cudaStream_t stream, const RankExchange& ranks) {
     const ClusterLaunch launch = constants(call, shape, tickets);
     if (launch.slices.pieces > launch.slots) {
       throw PathRefused("vocabloss: path cluster (" + shape.describe() + "): a row of " + std::to_string(call.columns) +
@@ -128,24 +130,44 @@ inline void cluster_initialise(ClusterTickets* tickets, cudaStream_t stream) {
   check_cluster_call(cudaMemsetAsync(tickets, 0, sizeof(ClusterTickets), stream), "cudaMemsetAsync", {});
 }
 
+template <class Loss, class Logit, Pass pass, class RankExchange>
+void launch_cluster_of_shape(const Loss& loss, const RowCall<float>& call, const ClusterShape& shape,
+                             ClusterTickets* tickets, cudaStream_t stream, const RankExchange& ranks) {
+  const bool known = visit_consumer_shape<Loss::streams>(shape, [&](auto candidate) {
+    using Shape = decltype(candidate);
+    ClusterKernel<Loss, Logit, pass, Shape, RankExchange>::launch(loss, call, shape, tickets, stream, ranks);
+  });
+  if (!known) throw PathRefused("vocabloss: path cluster: no kernel of shape " + shape.describe());
+}
+
 /// Enqueues one launch. With tickets (device memory, zeroed once) rows go to whichever cluster is free; null deals them
 /// round robin. The call's types, and the shape, are those that cluster_refusal and choose_cluster_shape allow.
 template <class Loss, class Logit>
 void launch_cluster(const Loss& loss, const RowCall<float>& call, Pass pass, const ClusterShape& shape,
                     ClusterTickets* tickets, cudaStream_t stream) {
   if (call.rows == 0) return;
-  const bool known = visit_consumer_shape<Loss::streams>(shape, [&](auto candidate) {
-    using Shape = decltype(candidate);
-    switch (pass) {
-      case Pass::forward:
-        return ClusterKernel<Loss, Logit, Pass::forward, Shape>::launch(loss, call, shape, tickets, stream);
-      case Pass::backward:
-        return ClusterKernel<Loss, Logit, Pass::backward, Shape>::launch(loss, call, shape, tickets, stream);
-      case Pass::forward_backward:
-        return ClusterKernel<Loss, Logit, Pass::forward_backward, Shape>::launch(loss, call, shape, tickets, stream);
-    }
-  });
-  if (!known) throw PathRefused("vocabloss: path cluster: no kernel of shape " + shape.describe());
+  const NoExchange alone;
+  switch (pass) {
+    case Pass::forward:
+      return launch_cluster_of_shape<Loss, Logit, Pass::forward>(loss, call, shape, tickets, stream, alone);
+    case Pass::backward:
+      return launch_cluster_of_shape<Loss, Logit, Pass::backward>(loss, call, shape, tickets, stream, alone);
+    case Pass::forward_backward:
+      return launch_cluster_of_shape<Loss, Logit, Pass::forward_backward>(loss, call, shape, tickets, stream, alone);
+  }
+}
+
+/// The same for a shard, with a forward or a forward + backward that exchanges states with the other ranks. (A backward
+/// has the statistics of all ranks: launch_cluster runs it.) All ranks make the same launches in the same order.
+template <class Loss, class Logit>
+void launch_cluster_over_ranks(const Loss& loss, const RowCall<float>& call, Pass pass, const ClusterShape& shape,
+                               ClusterTickets* tickets, const PeerExchange& ranks, cudaStream_t stream) {
+  if (call.rows == 0) return;
+  if (pass == Pass::forward) {
+    launch_cluster_of_shape<Loss, Logit, Pass::forward>(loss, call, shape, tickets, stream, ranks);
+  } else {
+    launch_cluster_of_shape<Loss, Logit, Pass::forward_backward>(loss, call, shape, tickets, stream, ranks);
+  }
 }
 
 }  // namespace vocabloss::Impl

@@ -23,17 +23,29 @@ struct ClusterPath {
   using Real = typename Loss::Real;
   static constexpr bool exists = std::is_same_v<Real, float>;
 
-  static std::string refusal(const Problem& problem, const LaunchPlan&) {
+  static std::string refusal(const Problem& problem, const LaunchPlan& plan) {
     const DeviceFacts device = DeviceFacts::of_current_device();
     const std::string reason = device.refusal("cluster");
     if (!reason.empty()) return reason;
-    return cluster_refusal({problem.partition.columns, problem.logits, problem.teacher.value_or(problem.logits),
-                            problem.gradient.value_or(problem.logits), Loss::streams, Loss::rounds, 90});
+    const ClusterProblem asked{problem.partition.columns,
+                               problem.logits,
+                               problem.teacher.value_or(problem.logits),
+                               problem.gradient.value_or(problem.logits),
+                               Loss::streams,
+                               Loss::rounds,
+                               90};
+    const std::string refused = cluster_refusal(asked);
+    return refused.empty() && !plan.variant.empty() ? shape_refusal(asked, plan.cluster) : refused;
   }
-  static LaunchPlan choose(const Problem& problem, const PlanRequest&) {
+  static LaunchPlan choose(const Problem& problem, const PlanRequest& request) {
+    const ClusterShape* chosen =
+        choose_cluster_shape(problem.partition.columns, Precision<Logit>::type, Loss::streams, Loss::rounds);
     LaunchPlan plan;
     plan.path = Path::cluster;
-    if (const ClusterShape* shape = shape_of(problem.partition.columns)) plan.variant = shape->describe();
+    if (!request.variant.empty() || chosen) {
+      plan.cluster = request.variant.empty() ? *chosen : ClusterShape::parse(request.variant);
+      plan.variant = plan.cluster.describe();
+    }
     return plan;
   }
   static std::size_t workspace_bytes(const Problem&, const LaunchPlan&) { return sizeof(ClusterTickets); }
@@ -41,18 +53,25 @@ struct ClusterPath {
   static void prepare(const Kokkos::Cuda& exec, const Problem&, const LaunchPlan&, void* workspace) {
     cluster_initialise(static_cast<ClusterTickets*>(workspace), exec.cuda_stream());
   }
-  static void run(const Kokkos::Cuda& exec, const Loss& loss, const RowCall<Real>& call, Pass pass, const LaunchPlan&,
-                  void* workspace) {
+  static void run(const Kokkos::Cuda& exec, const Loss& loss, const RowCall<Real>& call, Pass pass,
+                  const LaunchPlan& plan, void* workspace) {
     if constexpr (exists) {
       Kokkos::Profiling::ScopedRegion region("VocabLoss::cluster::" + std::string(name_of(pass)));
-      launch_cluster<Loss, Logit>(loss, call, pass, *shape_of(call.columns), static_cast<ClusterTickets*>(workspace),
+      launch_cluster<Loss, Logit>(loss, call, pass, plan.cluster, static_cast<ClusterTickets*>(workspace),
                                   exec.cuda_stream());
     }
   }
 
  private:
-  static const ClusterShape* shape_of(std::int64_t columns) {
-    return choose_cluster_shape(columns, Precision<Logit>::type, Loss::streams, Loss::rounds);
+  /// Of a shape that was asked for: whether it is compiled and holds the row.
+  static std::string shape_refusal(const ClusterProblem& problem, const ClusterShape& shape) {
+    if (!visit_consumer_shape<Loss::streams>(shape, [](auto) {})) {
+      return "path cluster has no kernel of shape " + shape.describe() + ": leave the variant to the plan";
+    }
+    const ClusterShape without_lag{shape.threads, shape.vectors, shape.blocks, shape.width, 0};
+    if (without_lag.holds(vectors_of(problem.columns, problem.logits), problem.streams, problem.rounds)) return "";
+    return "a row of " + std::to_string(problem.columns) + " columns does not fit a cluster of shape " +
+           shape.describe() + ": ask for a wider one, or leave the variant to the plan";
   }
 };
 

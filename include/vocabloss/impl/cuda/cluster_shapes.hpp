@@ -7,6 +7,7 @@
 /// \brief Which shape of path `cluster` a row gets, and where the path ends. Plain arithmetic, testable without a
 /// device.
 
+#include <vocabloss/tuning/cluster_shape.hpp>
 #include <vocabloss/types.hpp>
 
 #include <array>
@@ -14,44 +15,6 @@
 #include <string>
 
 namespace vocabloss::Impl {
-
-/// Shared memory of a block when `blocks` share a multiprocessor: 228 KiB less 1 KiB that the system takes of each.
-constexpr int cluster_shared_bytes(int blocks) { return 228 * 1024 / blocks - 1024; }
-/// Of it, for everything but the ring of slots.
-inline constexpr int cluster_control_bytes = 12 * 1024;
-
-/// The launch choices. A slot of the ring holds threads * vectors vectors of 16 bytes of each stream.
-struct ClusterShape {
-  int threads = 256;  ///< consumers of a block
-  int vectors = 2;    ///< that a thread takes from a full slot
-  int blocks = 1;     ///< that share a multiprocessor
-  int width = 1;      ///< blocks of a cluster, over which a row is cut
-  int lag = 0;        ///< rows by which each stage runs ahead of the next
-
-  bool operator==(const ClusterShape&) const = default;
-
-  constexpr int slot_vectors() const { return threads * vectors; }
-  constexpr int slots(int streams) const {
-    const int bytes = streams * (slot_vectors() * 16 + 128);
-    const int count = (cluster_shared_bytes(blocks) - cluster_control_bytes) / bytes;
-    return count < 64 ? count : 64;
-  }
-  /// Slots that a row of `vectors` vectors takes of each block.
-  constexpr std::int64_t pieces(std::int64_t vectors_of_row) const {
-    const std::int64_t slice = (vectors_of_row + width - 1) / width;
-    const std::int64_t count = (slice + slot_vectors() - 1) / slot_vectors();
-    return count < 1 ? 1 : count;
-  }
-  /// Whether the rows that are on chip at once fit the ring, and leave a slot to load into.
-  constexpr bool holds(std::int64_t vectors_of_row, int streams, int rounds) const {
-    return pieces(vectors_of_row) * (1 + rounds * lag) < slots(streams);
-  }
-
-  std::string describe() const {
-    return "width=" + std::to_string(width) + " lag=" + std::to_string(lag) + " threads=" + std::to_string(threads) +
-           " vectors=" + std::to_string(vectors) + " blocks=" + std::to_string(blocks);
-  }
-};
 
 /// Vectors of 16 bytes that a row touches at most, wherever it starts.
 constexpr std::int64_t vectors_of(std::int64_t columns, DataType type) {

@@ -14,7 +14,10 @@ namespace vocabloss::Impl {
 
 #define VOCABLOSS_CLUSTER_SHIPPED(Loss, Logit)                                                                         \
   extern template void launch_cluster<loss::Loss<float>, Logit>(const loss::Loss<float>&, const RowCall<float>&, Pass, \
-                                                                const ClusterShape&, ClusterTickets*, cudaStream_t);
+                                                                const ClusterShape&, ClusterTickets*, cudaStream_t);   \
+  extern template void launch_cluster_over_ranks<loss::Loss<float>, Logit>(                                            \
+      const loss::Loss<float>&, const RowCall<float>&, Pass, const ClusterShape&, ClusterTickets*,                     \
+      const PeerExchange&, cudaStream_t);
 #define VOCABLOSS_CLUSTER_SHIPPED_TYPES(Loss) \
   VOCABLOSS_CLUSTER_SHIPPED(Loss, bfloat16)   \
   VOCABLOSS_CLUSTER_SHIPPED(Loss, float16)    \

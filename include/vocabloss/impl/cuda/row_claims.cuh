@@ -13,7 +13,9 @@
 ///
 ///     claim k -> ring entry k % 16 in every block -> ... -> retired by every warp of every block -> claim k + 16
 ///
-/// Rows are claimed in order, which lets ranks exchange row by row whatever part of the grid is resident. A cluster of
+/// Where ranks exchange row by row, every row is claimed, the first one of a cluster too: then rows begin in order on
+/// every rank, whatever part of the grid is resident, and the first row that some rank still lacks is always one that
+/// the others have begun or will begin next. Otherwise first rows are dealt, which saves a microsecond. A cluster of
 /// one block keeps to local barriers.
 
 #include <vocabloss/impl/cuda/cluster_call.cuh>
@@ -52,22 +54,24 @@ struct RowClaimer {
   ClusterTickets* tickets;
   const std::int64_t rows;
   const int width, rank;
-  const int cluster, clusters;
+  const int clusters;
+  const int dealt;  ///< rows that need no claim: the first of each cluster, or none
   std::int64_t next;
   bool ended = false;
 
   __device__ __forceinline__ RowClaimer(ClaimRing& claim_ring, ClusterTickets* counters, std::int64_t row_count,
-                                        int cluster_width, int block_rank)
+                                        int cluster_width, int block_rank, bool first_rows_are_dealt)
       : ring(claim_ring),
         tickets(counters),
         rows(row_count),
         width(cluster_width),
         rank(block_rank),
-        cluster(blockIdx.x / cluster_width),
         clusters(gridDim.x / cluster_width),
-        next(cluster) {}
+        dealt(first_rows_are_dealt ? clusters : 0),
+        next(blockIdx.x / cluster_width) {}
 
   __device__ __forceinline__ void begin(int pieces) {
+    if (dealt == 0) request();
     publish(0);
     if (pieces == 1) request();
   }
@@ -84,7 +88,7 @@ struct RowClaimer {
   __device__ __forceinline__ void request() {
     if (rank != 0 || ended) return;  // after the end the counters may be zero again, for the next launch
     if (tickets) {
-      next = clusters + static_cast<std::int64_t>(atomicAdd(&tickets->next, 1ull));
+      next = dealt + static_cast<std::int64_t>(atomicAdd(&tickets->next, 1ull));
     } else {
       next += clusters;
     }
@@ -111,6 +115,7 @@ struct RowClaimer {
       // The last cluster to come to the end: nobody claims any more.
       tickets->next = 0;
       tickets->finished = 0;
+      ++tickets->launches;
     }
   }
 };

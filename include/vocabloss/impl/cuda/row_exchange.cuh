@@ -14,23 +14,37 @@
 
 namespace vocabloss::Impl {
 
-/// The seam for a vocabulary that is split over GPUs: called by the exchange warp of every block with the cluster's
-/// state of a row in every lane; returns the state of the whole row, in every lane.
+/// The seam for a vocabulary that is split over GPUs, here for one that is not (peer_exchange.cuh has the other). A
+/// kernel opens it before its first barrier, with as much shared memory as `shared_bytes` says; the exchange warp of
+/// every block then calls `merge` with the block's state of a row in every lane, and gets the state of the whole row in
+/// every lane.
 struct NoExchange {
+  static constexpr bool needs_rows_in_order = false;
+  template <class Loss>
+  static constexpr int shared_bytes = 0;
+
+  __device__ __forceinline__ NoExchange open(unsigned char* /*shared*/) const { return {}; }
   template <int Round, class Loss, class State>
-  __device__ __forceinline__ State merge_ranks(const Loss&, const State& state, std::int64_t /*row*/) const {
-    return state;
+  __device__ __forceinline__ State merge(const Loss& loss, const State& state, const ClusterStates<State>& cluster,
+                                         std::int64_t /*row*/) const {
+    if (cluster.width == 1) return state;
+    cluster.push(state);
+    cluster.wait();
+    const State of_block = cluster.from(threadIdx.x % cluster.width, state);
+    return merge_states<Round>(loss, of_block, cluster.width);
   }
+  /// Whether states of other ranks did not come: then rows must not look finished.
+  __device__ __forceinline__ bool is_lost() const { return false; }
 };
 
-template <class Loss, class T, Pass pass, class Shape, class RankExchange>
+template <class Loss, class T, Pass pass, class Shape, class Peers>
 struct ExchangeWarp {
   using Statistics = typename Loss::Statistics;
 
   const Loss& loss;
   const RowCall<float>& call;
   const ClusterLaunch& launch;
-  const RankExchange& ranks;
+  Peers peers;
   const RowClaims claims;
   ClusterShared<Loss>& shared;
   const int rank;
@@ -67,17 +81,19 @@ struct ExchangeWarp {
     auto& buffers = shared.template round<Round>();
     wait(&buffers.gathered[use.index], use.parity);
     auto state = from_words(buffers.warp_state[use.index][lane % Shape::warps]);
-    state = merge_lanes<Round>(loss, state, Shape::warps);
-    state = merge_cluster<Round>(loss, state, launch.width, rank, buffers.mailbox[use.index],
-                                 &buffers.exchanged[use.index], use.parity);
-    state = ranks.template merge_ranks<Round>(loss, state, row);
+    state = merge_states<Round>(loss, state, Shape::warps);
+    using State = decltype(state);
+    const ClusterStates<State> cluster{launch.width, rank, buffers.mailbox[use.index], &buffers.exchanged[use.index],
+                                       use.parity};
+    state = peers.template merge<Round>(loss, state, cluster, row);
     if (lane == 0) {
       Posted<Loss>& posted = shared.posted[use.index];
       Statistics statistics{};
       if constexpr (Round > 0) statistics = posted.statistics;
       loss.template finish<Round>(statistics, state);
       if constexpr (is_last) {
-        if (facts.status == RowStatus::poisoned) loss::poison(statistics, loss::not_a_number<float>());
+        if (facts.status == RowStatus::poisoned || peers.is_lost())
+          loss::poison(statistics, loss::not_a_number<float>());
         post(posted, statistics, facts);
       } else {
         posted.statistics = statistics;

@@ -42,6 +42,8 @@ __global__ void __launch_bounds__(Shape::block_threads, Shape::blocks)
   const int warp = threadIdx.x / 32;
   const int lane = threadIdx.x % 32;
   const int rank = rank_in_cluster();
+  // Before the barrier below: a launch counts as ended, for the next one, once all clusters are past their last claim.
+  auto peers = ranks.open(ring + launch.slots * slot_bytes<Loss, Shape>);
 
   if (threadIdx.x == 0) {
     for (int i = 0; i < launch.slots; ++i) {
@@ -61,10 +63,11 @@ __global__ void __launch_bounds__(Shape::block_threads, Shape::blocks)
 
   const RowClaims claims{shared.claims, launch.width};
   if (warp == Shape::producer_warp) {
-    const RowClaimer claimer(shared.claims, launch.tickets, call.rows, launch.width, rank);
+    const RowClaimer claimer(shared.claims, launch.tickets, call.rows, launch.width, rank,
+                             !RankExchange::needs_rows_in_order);
     Producer<Loss, T, pass, Shape>{call, launch, claims, claimer, shared, ring, rank, lane}.run();
   } else if (warp == Shape::exchange_warp) {
-    ExchangeWarp<Loss, T, pass, Shape, RankExchange>{loss, call, launch, ranks, claims, shared, rank, lane}.run();
+    ExchangeWarp<Loss, T, pass, Shape, decltype(peers)>{loss, call, launch, peers, claims, shared, rank, lane}.run();
   } else {
     Consumer<Loss, T, pass, Shape>{loss,
                                    call,

@@ -16,6 +16,7 @@
 /// of blocks that it does not have too, by as much as any group may use: a later launch of another shape finds no word
 /// that already carries one of its numbers.
 
+#include <vocabloss/impl/cuda/clock.cuh>
 #include <vocabloss/impl/cuda/merge_block.cuh>
 #include <vocabloss/impl/cuda/split_shapes.hpp>
 
@@ -67,12 +68,6 @@ __device__ __forceinline__ std::uint64_t look_at_word(const std::uint64_t* word)
   std::uint64_t pair;
   asm volatile("ld.relaxed.gpu.global.b64 %0, [%1];" : "=l"(pair) : "l"(word) : "memory");
   return pair;
-}
-
-__device__ __forceinline__ std::uint64_t nanoseconds() {
-  std::uint64_t time;
-  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(time));
-  return time;
 }
 
 /// The state that a block posted under this number. All blocks of the grid are resident, so the wait is short; should

@@ -13,7 +13,9 @@
 #include <vocabloss/impl/distributed/agreement.hpp>
 #include <vocabloss/impl/distributed/allgather_exchange.hpp>
 #include <vocabloss/impl/distributed/gather_path.hpp>
+#include <vocabloss/impl/distributed/in_kernel_absent.hpp>
 #include <vocabloss/impl/distributed/naive_over_ranks.hpp>
+#include <vocabloss/impl/distributed/peer_memory.hpp>
 #include <vocabloss/impl/distributed/shards.hpp>
 #include <vocabloss/impl/distributed/staged_run.hpp>
 #include <vocabloss/impl/distributed/two_allreduce_exchange.hpp>
@@ -22,12 +24,18 @@
 #include <Kokkos_Profiling_ScopedRegion.hpp>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
 #include <typeinfo>
 #include <vector>
+
+// Defined for users of the target VocabLoss::cuda, whose archive holds these kernels.
+#if defined(VOCABLOSS_WITH_CUDA_PATHS) && defined(__CUDACC__)
+#include <vocabloss/impl/distributed/in_kernel_path.cuh>
+#endif
 
 namespace vocabloss::Impl {
 
@@ -43,6 +51,8 @@ class RankPlan {
   explicit RankPlan(Comm& comm) : comm_(&comm) {}
 
   bool alone() const { return !can_share || !comm_ || comm_->size() == 1; }
+  /// Whether statistics must be kept in memory within a forward + backward: between the kernels of a call.
+  bool keeps_statistics(const LaunchPlan& plan) const { return !alone() && !is_in_kernel(plan); }
 
   /// Either all ranks get past `action`, or all throw.
   template <class Action>
@@ -60,7 +70,7 @@ class RankPlan {
   void before_call(const Exec& exec, Pass pass, const LaunchPlan& plan, Checks&& checks) const {
     check();
     if constexpr (can_share && !Comm::is_asynchronous) {
-      if (!alone() && (pass != Pass::backward || plan.path == Path::naive)) {
+      if (!alone() && !is_in_kernel(plan) && (pass != Pass::backward || plan.path == Path::naive)) {
         std::int64_t rows = 0;
         return Impl::in_step(
             exec, *comm_, [&] { rows = checks(); },
@@ -74,8 +84,14 @@ class RankPlan {
 
   void check() const {
     if (comm_) comm_->check();
+    if constexpr (can_share) {
+      if (peers_ && peers_->is_lost()) throw_for_lost_peer();
+    }
   }
-  void wait(const Exec& exec) const { comm_ ? comm_->wait(exec) : exec.fence("VocabLoss::Plan::wait"); }
+  void wait(const Exec& exec) const {
+    comm_ ? comm_->wait(exec) : exec.fence("VocabLoss::Plan::wait");
+    check();
+  }
 
   /// Learns the shards of all ranks, and that they were asked for the same thing. Collective.
   template <class Loss, class Options>
@@ -92,6 +108,8 @@ class RankPlan {
           {"PlanRequest::path", number(static_cast<int>(request.path))},
           {"PlanRequest::exchange", number(static_cast<int>(request.exchange))},
           {"PlanRequest::block_rows", number(request.block_rows)},
+          {"PlanRequest::variant (a fingerprint)", fingerprint(request.variant)},
+          {"PlanRequest::time_limit", number(request.time_limit.count())},
       };
       for (const auto& [name, value] : option_values(options)) facts.push_back({name, value});
       const std::vector<double> own =
@@ -112,6 +130,7 @@ class RankPlan {
   template <class Loss>
   LaunchPlan choose(const Exec& exec, const Problem& problem, const PlanRequest& request) {
     expect_shareable<Loss>(request);
+    if (asks_for_in_kernel(request)) return choose_in_kernel<Loss>(exec, problem, request);
     LaunchPlan plan = TeamPath<Loss, Logit, Exec>::choose(problem, request);
     plan.path = request.path == Path::automatic ? Path::team : request.path;
     plan.ranks = comm_->size();
@@ -137,6 +156,7 @@ class RankPlan {
   template <class Loss>
   std::size_t workspace_bytes(const Problem& problem, const LaunchPlan& plan) const {
     if (plan.path == Path::gather) return gather_->bytes();
+    if (is_in_kernel(plan)) return InKernelPath<Loss, Logit, Exec>::workspace_bytes(problem, plan);
     if (plan.path == Path::naive) return NaiveOverRanks<Loss, Logit, Exec, Comm>::workspace_bytes(problem);
     const std::size_t reals = plan.exchange == Exchange::two_allreduce
                                   ? TwoAllreduceExchange<Loss, Logit, Exec, Comm>::reals(plan)
@@ -144,10 +164,36 @@ class RankPlan {
     return reals * sizeof(Real);
   }
 
+  /// After the choice, and once the workspace is there: what exchanges need beside it. Collective.
+  /// \throws PathRefused, OutOfMemory
+  template <class Loss>
+  void connect(const Exec& exec, const Problem& problem, const LaunchPlan& plan, char* workspace) {
+    using InKernel = InKernelPath<Loss, Logit, Exec>;
+    if constexpr (can_share && InKernel::exists) {
+      if (!is_in_kernel(plan)) return;
+      std::vector<double> invitation;
+      in_step(exec, [&] {
+        InKernel::prepare(exec, problem, plan, workspace);
+        peers_ = std::make_shared<PeerMemory>(comm_->rank(), comm_->size(), InKernel::window_bytes(problem, plan));
+        invitation = peers_->invitation();
+      });
+      const std::vector<double> all = gather_numbers(exec, *comm_, invitation);
+      in_step(exec, [&] { peers_->open(all); });
+      peers_->settle();
+      rows_ = problem.rows;
+    }
+  }
+
   template <class Loss>
   void run(const Exec& exec, const Loss& loss, const RowCall<Real>& call, Pass pass, const LaunchPlan& plan,
            char* workspace) const {
     if (call.rows == 0) return;
+    if constexpr (InKernelPath<Loss, Logit, Exec>::exists) {
+      if (is_in_kernel(plan)) {
+        return InKernelPath<Loss, Logit, Exec>::run(exec, loss, call, pass, plan, workspace, *peers_, comm_->rank(),
+                                                    rows_, time_limit_);
+      }
+    }
     if (plan.path == Path::naive) {
       return NaiveOverRanks<Loss, Logit, Exec, Comm>::run(exec, *comm_, loss, call, pass, plan, workspace);
     }
@@ -177,11 +223,44 @@ class RankPlan {
     StagedRun<Loss, Logit, Exec, Exchange>(exec, loss, call, pass, plan, exchange).run();
   }
 
+  static bool asks_for_in_kernel(const PlanRequest& request) {
+    return request.exchange == Exchange::in_kernel && request.path != Path::gather;
+  }
+  static bool is_in_kernel(const LaunchPlan& plan) { return plan.exchange == Exchange::in_kernel; }
+
+  template <class Loss>
+  LaunchPlan choose_in_kernel(const Exec& exec, const Problem& problem, const PlanRequest& request) {
+    using InKernel = InKernelPath<Loss, Logit, Exec>;
+    LaunchPlan plan = InKernel::choose(problem, largest_shard(shards_), request);
+    const std::string reason = InKernel::refusal(problem, plan, comm_->size());
+    if (!reason.empty()) throw PathRefused("vocabloss: " + reason);
+    plan.exchange = Exchange::in_kernel;
+    plan.ranks = comm_->size();
+    plan.communicator = "CUDA IPC, set up over " + comm_->describe(exec);
+    plan.block_rows = 1;
+    time_limit_ = request.time_limit;
+    return plan;
+  }
+
+  [[noreturn]] void throw_for_lost_peer() const {
+    throw CommunicationError("vocabloss: rank " + std::to_string(comm_->rank()) + " of " +
+                             std::to_string(comm_->size()) +
+                             ": a rank is lost, late, or made other calls: states of its rows did not come within " +
+                             std::to_string(time_limit_.count()) +
+                             " ms, and the rows that lack them are NaN. This plan cannot be used any more");
+  }
+
   template <class Loss>
   static void expect_shareable(const PlanRequest& request) {
     expects(request.block_rows >= 0,
             [&] { return "block_rows must be 0 (chosen) or positive, got " + std::to_string(request.block_rows); });
     const auto refuse = [](const std::string& why) { throw PathRefused("vocabloss: " + why); };
+    expects(request.time_limit.count() > 0,
+            [&] { return "time_limit must be positive, got " + std::to_string(request.time_limit.count()) + " ms"; });
+    if (asks_for_in_kernel(request)) {
+      if (request.path == Path::automatic || request.path == Path::cluster) return;
+      refuse("exchange in_kernel is of path cluster alone: ask for that path, or for exchange allgather");
+    }
     if (request.path == Path::naive) {
       if (request.exchange != Exchange::two_allreduce) {
         refuse("path naive reduces each quantity between ranks by itself: ask for exchange two_allreduce");
@@ -192,12 +271,10 @@ class RankPlan {
     }
     if (request.path != Path::automatic && request.path != Path::team && request.path != Path::gather) {
       refuse("path " + std::string(name_of(request.path)) +
-             " needs the whole vocabulary on one rank: use path team, naive or gather between ranks");
+             " needs the whole vocabulary on one rank: use path team, naive or gather between ranks, or path cluster "
+             "with exchange in_kernel");
     }
     if (request.path == Path::gather) return;
-    if (request.exchange == Exchange::in_kernel) {
-      refuse("exchange in_kernel needs path cluster and GPUs in one NVLink domain: use allgather");
-    }
     if (request.exchange == Exchange::two_allreduce && !has_maxima_and_sums<Loss>()) {
       refuse("exchange two_allreduce knows states of maxima and sums only, and this loss has others: use allgather");
     }
@@ -215,6 +292,10 @@ class RankPlan {
   int sharers_ = 1;  ///< ranks on this host
   std::optional<GatherLayout> gather_;
   std::shared_ptr<SideStream<Exec>> side_;
+  // exchange in_kernel:
+  std::shared_ptr<PeerMemory> peers_;
+  std::int64_t rows_ = 0;  ///< of the plan
+  std::chrono::milliseconds time_limit_{};
 };
 
 }  // namespace vocabloss::Impl

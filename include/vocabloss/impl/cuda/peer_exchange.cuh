@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// SPDX-FileCopyrightText: VocabLoss contributors
+#ifndef VOCABLOSS_IMPL_CUDA_PEER_EXCHANGE_CUH
+#define VOCABLOSS_IMPL_CUDA_PEER_EXCHANGE_CUH
+
+/// \file
+/// \brief The exchange between GPUs inside the cluster kernel: each block writes its states into the other ranks'
+/// memory.
+///
+/// Every rank has a window of device memory that all ranks can write:
+///
+///     control | launch parity 0: round, row, source rank, its block, word | launch parity 1: the same
+///
+/// A word is 8 bytes, a float and the number of the launch that wrote it, stored and loaded at once: it is there when
+/// its number is, so nothing needs a fence, a flag or a reset. Two halves are enough. A rank that writes for launch
+/// e + 2 has finished e + 1, for which it had every other rank's states of e + 1, and those ranks had left e by then.
+///
+/// A word takes about a microsecond to cross NVLink and be seen. Blocks send at the same time to their cluster and to
+/// the other ranks, so that a row's states travel once and not twice; with a lag of one row they do it while the
+/// consumers gather the next row. All ranks merge the same states in the same order, so all end with the same bits.
+///
+/// Waiting is bounded. A warp that waits too long marks all windows as lost; whoever sees that mark stops waiting too,
+/// and the rows that are left become NaN. The mark stays: later launches write NaN throughout.
+
+#include <vocabloss/impl/cuda/clock.cuh>
+#include <vocabloss/impl/cuda/cluster_call.cuh>
+
+#include <cstdint>
+#include <type_traits>
+
+namespace vocabloss::Impl {
+
+/// GPUs of one NVLink domain that share a vocabulary.
+inline constexpr int max_peer_ranks = 8;
+
+/// At the start of a window.
+struct alignas(128) PeerControl {
+  unsigned int lost;  ///< a rank has given up
+};
+
+/// Words of a rank's message.
+template <class Loss>
+inline constexpr int peer_words =
+    words_of<typename Loss::template State<0>> > words_of<typename Loss::template State<Loss::rounds - 1>>
+        ? words_of<typename Loss::template State<0>>
+        : words_of<typename Loss::template State<Loss::rounds - 1>>;
+
+/// States that one warp merges.
+inline constexpr int max_peer_states = 32;
+
+/// Bytes of a window for launches of at most `rows` rows and clusters of `width` blocks.
+template <class Loss>
+constexpr std::size_t peer_window_bytes(std::int64_t rows, int ranks, int width) {
+  return sizeof(PeerControl) +
+         std::size_t(2) * Loss::rounds * rows * ranks * width * peer_words<Loss> * sizeof(std::uint64_t);
+}
+
+/// Whole words, seen by the other GPUs in no order but their own.
+__device__ __forceinline__ void store_for_peers(std::uint64_t* word, std::uint64_t value) {
+  asm volatile("st.relaxed.sys.global.u64 [%0], %1;" ::"l"(word), "l"(value) : "memory");
+}
+__device__ __forceinline__ void store_for_peers(unsigned int* word, unsigned int value) {
+  asm volatile("st.relaxed.sys.global.u32 [%0], %1;" ::"l"(word), "r"(value) : "memory");
+}
+__device__ __forceinline__ std::uint64_t load_from_peers(const std::uint64_t* word) {
+  std::uint64_t value;
+  asm volatile("ld.relaxed.sys.global.u64 %0, [%1];" : "=l"(value) : "l"(word) : "memory");
+  return value;
+}
+__device__ __forceinline__ unsigned int load_from_peers(const unsigned int* word) {
+  unsigned int value;
+  asm volatile("ld.relaxed.sys.global.u32 %0, [%1];" : "=r"(value) : "l"(word) : "memory");
+  return value;
+}
+
+class PeerSession;
+
+/// What a launch is told of the other ranks; goes to the kernel as it is.
+struct PeerExchange {
+  static constexpr bool needs_rows_in_order = true;
+  /// The states of a row from all blocks of all ranks, side by side.
+  template <class Loss>
+  static constexpr int shared_bytes = max_peer_ranks* peer_words<Loss>* static_cast<int>(sizeof(float));
+
+  unsigned char* window[max_peer_ranks];  ///< of each rank, as this GPU reaches it
+  int rank, ranks;
+  std::int64_t rows;         ///< that a half of a window has room for
+  std::uint64_t time_limit;  ///< nanoseconds
+  const ClusterTickets* tickets;
+  unsigned int* lost_on_host;  ///< in pinned memory: set when a rank has given up
+
+  __device__ __forceinline__ PeerControl* control_of(int peer) const {
+    return reinterpret_cast<PeerControl*>(window[peer]);
+  }
+  __device__ __forceinline__ PeerSession open(unsigned char* shared) const;
+};
+
+/// One launch's use of the windows by one warp.
+class PeerSession {
+ public:
+  __device__ __forceinline__ PeerSession(const PeerExchange& exchange, unsigned char* shared)
+      : peers_(exchange),
+        states_(reinterpret_cast<float*>(shared)),
+        launch_(load_from_peers(&exchange.tickets->launches) + 1),
+        is_lost_(load_from_peers(&exchange.control_of(exchange.rank)->lost) != 0) {}
+
+  /// All ranks have clusters of the same width, and at most max_peer_states blocks that hold a part of a row.
+  template <int Round, class Loss, class State>
+  __device__ __forceinline__ State merge(const Loss& loss, const State& state, const ClusterStates<State>& cluster,
+                                         std::int64_t row) {
+    constexpr int words = words_of<State>;
+    const int lane = threadIdx.x % 32;
+    const int states = peers_.ranks * cluster.width;
+    const int mine = peers_.rank * cluster.width + cluster.rank;
+    const std::size_t half = (launch_ & 1) * Loss::rounds + Round;
+    const std::size_t first = (half * peers_.rows + row) * states * peer_words<Loss>;
+    if (lane == 0) *state_at<State>(mine) = to_words(state);
+    __syncwarp();
+    if (!is_lost_) send<words>(first, mine, lane);
+    cluster.push(state);  // even where a rank is lost: the cluster's other blocks wait for it
+    if (!is_lost_) receive<words>(first, states * words, cluster.width * words, lane);
+    cluster.wait();
+    if (is_lost_) give_up();
+    __syncwarp();
+    State part = Loss::template identity<Round, 1>();
+    if (lane / cluster.width == peers_.rank) {
+      part = cluster.from(lane % cluster.width, state);
+    } else if (lane < states) {
+      part = from_words(*state_at<State>(lane));
+    }
+    __syncwarp();
+    int lanes = 2;
+    while (lanes < states) lanes *= 2;
+    return merge_states<Round>(loss, part, lanes);
+  }
+
+  __device__ __forceinline__ bool is_lost() const { return is_lost_; }
+
+ private:
+  template <class State>
+  __device__ __forceinline__ WordsOf<State>* state_at(int place) const {
+    return reinterpret_cast<WordsOf<State>*>(states_) + place;
+  }
+  __device__ __forceinline__ std::uint64_t* words_in(int peer, std::size_t first) const {
+    return reinterpret_cast<std::uint64_t*>(peers_.window[peer] + sizeof(PeerControl)) + first;
+  }
+
+  /// This block's words to all other ranks.
+  template <int words>
+  __device__ __forceinline__ void send(std::size_t first, int place, int lane) const {
+    for (int i = lane; i < peers_.ranks * words; i += 32) {
+      const int peer = i / words;
+      const int word = place * words + i % words;
+      if (peer == peers_.rank) continue;
+      const std::uint64_t value = __float_as_uint(states_[word]);
+      store_for_peers(words_in(peer, first) + word, static_cast<std::uint64_t>(launch_) << 32 | value);
+    }
+  }
+
+  /// The other ranks' words; this rank's come from the cluster.
+  template <int words>
+  __device__ __forceinline__ void receive(std::size_t first, int count, int count_of_rank, int lane) {
+    const std::uint64_t* window = words_in(peers_.rank, first);
+    const int own = peers_.rank * count_of_rank;
+    for (int begin = 0; begin < count; begin += 32) {
+      const int i = begin + lane;
+      const bool is_expected = i < count && (i < own || i >= own + count_of_rank);
+      std::uint64_t word = 0, since = 0;
+      for (unsigned int tries = 1;; ++tries) {
+        if (is_expected) word = load_from_peers(window + i);
+        if (__all_sync(0xffffffffu, !is_expected || static_cast<unsigned int>(word >> 32) == launch_)) break;
+        if (tries % 64 == 0 && is_too_late(since)) {
+          is_lost_ = true;
+          return;
+        }
+      }
+      if (is_expected) states_[i] = __uint_as_float(static_cast<unsigned int>(word));
+    }
+  }
+
+  /// By all lanes; the first call starts the clock.
+  __device__ __forceinline__ bool is_too_late(std::uint64_t& since) const {
+    const std::uint64_t now = nanoseconds();
+    if (since == 0) since = now;
+    const bool other_gave_up = load_from_peers(&peers_.control_of(peers_.rank)->lost) != 0;
+    return __any_sync(0xffffffffu, other_gave_up || now - since > peers_.time_limit);
+  }
+
+  /// Tells the host and all ranks.
+  __device__ __forceinline__ void give_up() const {
+    const int lane = threadIdx.x % 32;
+    if (lane == 0) store_for_peers(peers_.lost_on_host, 1u);
+    if (lane < peers_.ranks) store_for_peers(&peers_.control_of(lane)->lost, 1u);
+  }
+
+  const PeerExchange& peers_;
+  float* states_;
+  unsigned int launch_;  ///< its number, never 0
+  bool is_lost_;
+};
+
+__device__ __forceinline__ PeerSession PeerExchange::open(unsigned char* shared) const {
+  return PeerSession(*this, shared);
+}
+
+}  // namespace vocabloss::Impl
+
+#endif
