@@ -12,13 +12,19 @@ namespace {
 /// Empty, or why no build on no machine could run this combination. What depends on the build, the card or the size is
 /// not decided here: the plan refuses it with its reason, and the case stays in the results.
 std::string impossible(Path path, ValueType type, Comm comm, std::optional<Exchange> exchange) {
-  if (path == Path::gather && comm == Comm::self) return "path gather needs ranks (comm mpi or nccl)";
   const bool cuda_only = path == Path::cluster || path == Path::split;
   if (cuda_only && type == ValueType::fp64) return fmt::format("path {} has no type fp64", to_name(path));
-  const bool no_kernel = path == Path::reference || path == Path::naive;
-  if (no_kernel && exchange == Exchange::in_kernel) {
-    return fmt::format("path {} has no exchange in_kernel", to_name(path));
+  if (comm == Comm::self) return path == Path::gather ? "path gather needs ranks (comm mpi or nccl)" : "";
+  if (path == Path::reference || path == Path::split) {
+    return fmt::format("path {} needs the whole vocabulary on one rank (comm self)", to_name(path));
   }
+  if (!exchange) return {};  // path gather
+  const bool in_kernel = exchange == Exchange::in_kernel;
+  const bool fits = path == Path::naive     ? exchange == Exchange::two_allreduce
+                    : path == Path::cluster ? in_kernel
+                    : path == Path::team    ? !in_kernel
+                                            : true;
+  if (!fits) return fmt::format("path {} has no exchange {}", to_name(path), to_name(*exchange));
   return {};
 }
 

@@ -76,6 +76,24 @@ std::string failure(ValueType type, std::optional<double> loss, std::optional<do
   return {};
 }
 
+std::string bits_of(const std::vector<std::vector<double>>& losses) {
+  std::uint64_t hash = 14695981039346656037u;  // FNV-1a
+  for (const auto& output : losses) {
+    for (const double value : output) {
+      const auto bits = std::isnan(value) ? ~std::uint64_t{0} : std::bit_cast<std::uint64_t>(value);
+      for (int byte = 0; byte < 8; ++byte) hash = (hash ^ (bits >> (8 * byte) & 0xffu)) * 1099511628211u;
+    }
+  }
+  return fmt::format("{:016x}", hash);
+}
+
+std::string difference_of_ranks(const std::vector<std::string>& bits) {
+  for (std::size_t rank = 1; rank < bits.size(); ++rank) {
+    if (bits[rank] != bits[0]) return fmt::format("losses of rank {} differ from rank 0's in bits", rank);
+  }
+  return {};
+}
+
 std::vector<std::int64_t> rows_to_check(std::int64_t rows, std::int64_t vocab) {
   constexpr std::int64_t all_elements = std::int64_t{1} << 24;
   constexpr std::int64_t some = 32;

@@ -30,6 +30,12 @@ double gradient_limit(ValueType type);
 /// Empty, or "loss_error 2.0e-03 above 1e-05" for the first that is above its limit. NaN is above every limit.
 std::string failure(ValueType type, std::optional<double> loss, std::optional<double> gradient);
 
+/// The losses' bits as a text of fixed length: other values, almost surely another text. All NaN are alike.
+std::string bits_of(const std::vector<std::vector<double>>& losses);
+
+/// Empty where all ranks have the text of the first; else "losses of rank 2 differ from rank 0's in bits".
+std::string difference_of_ranks(const std::vector<std::string>& bits);
+
 /// The rows that --check looks at: all of them up to 2^24 elements; above that 32, spread evenly from the first row to
 /// the last.
 std::vector<std::int64_t> rows_to_check(std::int64_t rows, std::int64_t vocab);

@@ -43,7 +43,7 @@ constexpr const char* examples =
 /// message names option, value and remedy in one form.
 struct RawText {
   std::string loss, vocab, rows, type, path, block_cap, exchange, pass, comm, temperature, logit_scale, teacher_scale,
-      jsd_beta, ignore_index, repeat, seed, input;
+      jsd_beta, ignore_index, repeat, back_to_back, seed, input;
 };
 
 void add_options(CLI::App& app, RawText& raw, Options& options, const std::string& version) {
@@ -82,6 +82,10 @@ void add_options(CLI::App& app, RawText& raw, Options& options, const std::strin
 
   constexpr const char* run = "Run";
   text("--repeat", raw.repeat, "timed calls of a case, at least 1", "N", "20", run);
+  text("--back-to-back", raw.back_to_back,
+       "calls in a row that make one timed call, its time their mean; the cache is\nflushed before the first one only",
+       "N", "1", run);
+  app.add_flag("--graph", options.graph, "capture the call in a CUDA graph and time its launches")->group(run);
   app.add_flag("--check", options.check, "compare losses and gradients with the reference")->group(run);
   app.add_flag("--quiet", options.quiet, "no table and no progress line; errors still go to stderr")->group(run);
 
@@ -126,6 +130,9 @@ void read_values(const CLI::App& app, const RawText& raw, Options& options) {
         parse_integer("--ignore-index", raw.ignore_index, std::numeric_limits<std::int64_t>::min(), no_limit);
   }
   if (given("--repeat")) options.repeat = static_cast<int>(parse_integer("--repeat", raw.repeat, 1, max_repeat));
+  if (given("--back-to-back")) {
+    options.back_to_back = static_cast<int>(parse_integer("--back-to-back", raw.back_to_back, 1, max_repeat));
+  }
   if (given("--seed")) options.seed = parse_unsigned("--seed", raw.seed);
   if (given("--input")) options.inputs = split_list("--input", raw.input);
   options.type_given = given("--type");
@@ -142,6 +149,14 @@ void check_scales(const Options& options) {
   };
   check("--logit-scale", options.logit_scale, options.student_factor());
   check("--teacher-scale", options.teacher_scale, options.teacher_factor());
+}
+
+void check_back_to_back(const Options& options) {
+  if (options.back_to_back == 1 || !options.in_place) return;
+  throw OptionError(fmt::format(
+      "--back-to-back {} with --in-place: calls after the first would read a gradient where the logits were; "
+      "leave one of the two out",
+      options.back_to_back));
 }
 
 void check_sizes(const Options& options) {
@@ -253,6 +268,7 @@ ParseOutcome parse_options(int argc, const char* const* argv, const std::string&
   }
   try {
     check_scales(outcome.options);
+    check_back_to_back(outcome.options);
     check_sizes(outcome.options);
     check_dump(outcome.options);
     check_files(outcome.options);

@@ -49,6 +49,8 @@ struct Options {
 
   // The run and its outputs.
   int repeat = 20;
+  int back_to_back = 1;
+  bool graph = false;
   bool check = false;
   bool quiet = false;
   std::string json{};

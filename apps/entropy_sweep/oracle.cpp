@@ -72,7 +72,7 @@ OracleRow result_of(const Row& row, Loss loss, const vocabloss::LossOptions& opt
 
 int outputs_of(Loss loss) { return loss == Loss::log_prob_entropy ? 2 : 1; }
 
-std::vector<OracleRow> evaluate_rows(Problem& problem, const ProblemSpec& spec, const Case& one,
+std::vector<OracleRow> evaluate_rows(const Ranks& ranks, Problem& problem, const ProblemSpec& spec, const Case& one,
                                      const Measurement& measurement, const std::vector<std::int64_t>& rows,
                                      const std::vector<std::int64_t>& gradient_rows) {
   const vocabloss::LossOptions options{.logit_scale = measurement.logit_scale,
@@ -86,8 +86,8 @@ std::vector<OracleRow> evaluate_rows(Problem& problem, const ProblemSpec& spec, 
 
   const auto read = [&](std::int64_t i) {
     Row row;
-    row.input.x = problem.logits_row(i);
-    row.input.t = problem.teacher_row(one, i);
+    row.input.x = ranks.gather_on_first(problem.logits_row(i));
+    row.input.t = ranks.gather_on_first(problem.teacher_row(one, i));
     const auto at = static_cast<std::size_t>(i);
     if (!labels.empty()) {
       const bool inside = labels[at] >= 0 && labels[at] < spec.vocab;
@@ -108,6 +108,7 @@ std::vector<OracleRow> evaluate_rows(Problem& problem, const ProblemSpec& spec, 
     const std::size_t count = std::min(block, rows.size() - first);
     std::vector<Row> inputs;
     for (std::size_t k = 0; k < count; ++k) inputs.push_back(read(rows[first + k]));
+    if (!ranks.is_first()) continue;
     Kokkos::parallel_for(
         "entropy_sweep::reference", Kokkos::RangePolicy<HostExec, Kokkos::Schedule<Kokkos::Dynamic>>(exec, 0, count),
         [&](const std::size_t k) {
@@ -116,6 +117,7 @@ std::vector<OracleRow> evaluate_rows(Problem& problem, const ProblemSpec& spec, 
         });
     exec.fence("entropy_sweep::reference");
   }
+  if (!ranks.is_first()) results.clear();
   return results;
 }
 

@@ -24,8 +24,9 @@ int outputs_of(Loss loss);
 
 /// Evaluates `rows` of the problem as `one` poses it (pass and path do not matter); mask, ignored and impossible labels
 /// as the library treats them. Rows are spread over the host's threads. The gradients of `gradient_rows`, a part of
-/// `rows` in the same order, are kept.
-std::vector<OracleRow> evaluate_rows(Problem& problem, const ProblemSpec& spec, const Case& one,
+/// `rows` in the same order, are kept. Collective: the first rank gathers whole rows and evaluates them, the others
+/// send theirs and get nothing back.
+std::vector<OracleRow> evaluate_rows(const Ranks& ranks, Problem& problem, const ProblemSpec& spec, const Case& one,
                                      const Measurement& measurement, const std::vector<std::int64_t>& rows,
                                      const std::vector<std::int64_t>& gradient_rows);
 

@@ -2,6 +2,11 @@
 // SPDX-FileCopyrightText: VocabLoss contributors
 #include "problem.hpp"
 
+#include <Kokkos_Core.hpp>
+#include <vocabloss/config.hpp>
+#include <vocabloss/error.hpp>
+#include <vocabloss/types.hpp>
+
 #include "synthetic.hpp"
 
 namespace entropy_sweep {
@@ -20,18 +25,35 @@ bool data_on_host() {
   return Kokkos::SpaceAccessibility<Kokkos::HostSpace, Memory>::accessible;
 }
 
-std::unique_ptr<Problem> make_problem(const ProblemSpec& spec) {
+namespace {
+
+template <class Communicator>
+std::unique_ptr<Problem> make_problem_over(const ProblemSpec& spec, const Sharing& sharing) {
   switch (spec.type) {
     case ValueType::bf16:
-      return make_bf16_problem(spec);
+      return make_typed_problem<vocabloss::bfloat16, Communicator>(spec, sharing);
     case ValueType::fp16:
-      return make_fp16_problem(spec);
+      return make_typed_problem<vocabloss::float16, Communicator>(spec, sharing);
     case ValueType::fp32:
-      return make_fp32_problem(spec);
+      return make_typed_problem<float, Communicator>(spec, sharing);
     case ValueType::fp64:
       break;
   }
-  return make_fp64_problem(spec);
+  return make_typed_problem<double, Communicator>(spec, sharing);
+}
+
+}  // namespace
+
+std::unique_ptr<Problem> make_problem(const ProblemSpec& spec, Comm comm, const Sharing& sharing) {
+  const std::string missing = missing_backend(comm);
+  if (!missing.empty()) throw vocabloss::BackendMissing(missing);
+#if VOCABLOSS_HAVE_MPI
+  if (comm == Comm::mpi) return make_problem_over<vocabloss::comm::Mpi>(spec, sharing);
+#if VOCABLOSS_HAVE_NCCL
+  if (comm == Comm::nccl) return make_problem_over<vocabloss::comm::Nccl>(spec, sharing);
+#endif
+#endif
+  return make_problem_over<vocabloss::comm::Self>(spec, sharing);
 }
 
 }  // namespace entropy_sweep

@@ -4,17 +4,20 @@
 #define ENTROPY_SWEEP_PROBLEM_HPP
 
 /// \file
-/// One problem (size, type, data) without its type in the type: what the runner asks of it. Four small sources make one
-/// for each value type, so that the library's kernels are compiled in parallel.
+/// One problem (size, type, data) without its type in the type: what the runner asks of it. Each value type over each
+/// communicator is a source of its own (problem_instance.cpp.in), so that they are compiled in parallel.
 
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
+#include <vocabloss/comm/partition.hpp>
 
 #include "cases.hpp"
+#include "communicators.hpp"
 #include "input.hpp"
+#include "ranks.hpp"
 #include "report.hpp"
 
 namespace entropy_sweep {
@@ -25,9 +28,16 @@ struct ProblemSpec {
   std::int64_t vocab = 0;
   ValueType type = ValueType::bf16;
   std::uint64_t seed = 0;
-  const InputData* input = nullptr;  ///< null: synthetic
+  const InputData* input = nullptr;       ///< null: synthetic
+  vocabloss::VocabPartition partition{};  ///< the columns of this rank
 
   bool operator==(const ProblemSpec&) const = default;
+};
+
+/// Who shares a problem's vocabulary, and what they talk through; both outlive the problem.
+struct Sharing {
+  const Ranks* ranks = nullptr;
+  Communicators* communicators = nullptr;
 };
 
 /// One label a row: the file's or synthetic ones.
@@ -41,6 +51,8 @@ struct Measurement {
   double temperature = 1;
   double jsd_beta = 0.5;
   std::int64_t ignore_index = -100;
+  int back_to_back = 1;  ///< calls in a row of which a time is the mean
+  bool graph = false;    ///< calls are launches of a captured graph
   bool want_losses = false;
   std::vector<std::int64_t> gradient_rows{};  ///< rows whose gradient is wanted
 };
@@ -53,17 +65,19 @@ struct Measured {
   std::optional<double> share_of_stream{};
   std::optional<std::int64_t> peak_extra_bytes{};
   std::vector<std::vector<double>> losses{};     ///< of each output, all rows
-  std::vector<std::vector<double>> gradients{};  ///< of the wanted rows
+  std::vector<std::vector<double>> gradients{};  ///< of the wanted rows, this rank's columns
 };
 
 class Problem {
  public:
   virtual ~Problem() = default;
 
-  /// Runs a case of this problem: values first, then times. Throws what the library and Kokkos throw.
+  /// Runs a case of this problem: values first, then times. Throws what the library and Kokkos throw, on all ranks or
+  /// on none. Collective.
   virtual Measured run(const Case& one, const Measurement& measurement) = 0;
 
-  /// A row of logits, and of the teacher as `one` stores it (empty without a teacher), exactly as the case reads them.
+  /// This rank's columns of a row of logits, and of the teacher as `one` stores it (empty without a teacher), exactly
+  /// as the case reads them.
   virtual std::vector<double> logits_row(std::int64_t i) = 0;
   virtual std::vector<double> teacher_row(const Case& one, std::int64_t i) = 0;
 };
@@ -71,13 +85,13 @@ class Problem {
 /// Whether streams lie in host memory.
 bool data_on_host();
 
-/// Makes the problem of `spec.type`. Allocates nothing yet.
-std::unique_ptr<Problem> make_problem(const ProblemSpec& spec);
+/// Makes the problem of `spec.type` over `comm`. Allocates nothing yet.
+/// \throws vocabloss::BackendMissing
+std::unique_ptr<Problem> make_problem(const ProblemSpec& spec, Comm comm, const Sharing& sharing);
 
-std::unique_ptr<Problem> make_bf16_problem(const ProblemSpec& spec);
-std::unique_ptr<Problem> make_fp16_problem(const ProblemSpec& spec);
-std::unique_ptr<Problem> make_fp32_problem(const ProblemSpec& spec);
-std::unique_ptr<Problem> make_fp64_problem(const ProblemSpec& spec);
+/// Defined in typed_problem.hpp, instantiated in problem_instance.cpp.in.
+template <class Logit, class Communicator>
+std::unique_ptr<Problem> make_typed_problem(const ProblemSpec& spec, const Sharing& sharing);
 
 }  // namespace entropy_sweep
 

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <functional>
 #include <string_view>
 #include <vocabloss/config.hpp>
 #include <vocabloss/error.hpp>
@@ -30,6 +31,10 @@ int severity(int code) {
   return 2;  // an unknown code counts as failed
 }
 
+bool are_alike(const std::vector<std::string>& texts) {
+  return std::adjacent_find(texts.begin(), texts.end(), std::not_equal_to<>()) == texts.end();
+}
+
 #if VOCABLOSS_HAVE_MPI
 void expect_success(int code, const char* call) {
   if (code == MPI_SUCCESS) return;
@@ -37,23 +42,23 @@ void expect_success(int code, const char* call) {
 }
 #endif
 
-[[maybe_unused]] void expect_backend(Comm comm) {
-  if (comm == Comm::self) return;
-  if (!VOCABLOSS_HAVE_MPI) {
-    throw vocabloss::BackendMissing("--comm " + std::string(to_name(comm)) +
-                                    " needs MPI, and this build has none: configure with VocabLoss_ENABLE_MPI=ON");
-  }
-  if (comm == Comm::nccl && !VOCABLOSS_HAVE_NCCL) {
-    throw vocabloss::BackendMissing(
-        "--comm nccl needs NCCL, and this build has none: configure with "
-        "VocabLoss_ENABLE_NCCL=ON (and VocabLoss_ENABLE_CUDA=ON)");
-  }
-}
-
 }  // namespace
 
-Ranks::Ranks(Comm comm, [[maybe_unused]] int& argc, [[maybe_unused]] char**& argv) : uses_mpi_(comm != Comm::self) {
-  expect_backend(comm);
+std::string missing_backend(Comm comm) {
+  if (comm == Comm::self) return {};
+  if (!VOCABLOSS_HAVE_MPI) {
+    return "--comm " + std::string(to_name(comm)) +
+           " needs MPI, and this build has none: configure with VocabLoss_ENABLE_MPI=ON";
+  }
+  if (comm == Comm::nccl && !VOCABLOSS_HAVE_NCCL) {
+    return "--comm nccl needs NCCL, and this build has none: configure with VocabLoss_ENABLE_NCCL=ON (and "
+           "VocabLoss_ENABLE_CUDA=ON)";
+  }
+  return {};
+}
+
+Ranks::Ranks(Comm comm, [[maybe_unused]] int& argc, [[maybe_unused]] char**& argv)
+    : uses_mpi_(VOCABLOSS_HAVE_MPI && comm != Comm::self) {
 #if VOCABLOSS_HAVE_MPI
   if (!uses_mpi_) return;
   int running = 0;
@@ -70,6 +75,7 @@ Ranks::Ranks(Comm comm, [[maybe_unused]] int& argc, [[maybe_unused]] char**& arg
   expect_success(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &host),
                  "MPI_Comm_split_type");
   MPI_Comm_rank(host, &local_rank_);
+  MPI_Comm_size(host, &local_size_);
   MPI_Comm_free(&host);
 #endif
 }
@@ -125,6 +131,12 @@ std::vector<double> Ranks::gather_on_first(const std::vector<double>& mine) cons
   return mine;
 }
 
+void Ranks::meet() const {
+#if VOCABLOSS_HAVE_MPI
+  if (uses_mpi_) MPI_Barrier(MPI_COMM_WORLD);
+#endif
+}
+
 int Ranks::common_exit_code(int mine) const { return code_order[3 - static_cast<int>(largest(severity(mine)))]; }
 
 void Ranks::say_failure(const std::string& what) const {
@@ -142,7 +154,18 @@ void Ranks::abort(int code, const std::string& what) const {
   std::_Exit(code);
 }
 
+std::string common_text(const std::vector<std::string>& texts) {
+  if (are_alike(texts)) return texts.front();
+  std::string all;
+  for (std::size_t rank = 0; rank < texts.size(); ++rank) {
+    if (texts[rank].empty()) continue;
+    all += "rank " + std::to_string(rank) + " of " + std::to_string(texts.size()) + ": " + texts[rank];
+  }
+  return all;
+}
+
 std::string common_status(const std::vector<std::string>& statuses) {
+  if (are_alike(statuses)) return statuses.front();
   constexpr std::string_view kinds[] = {"failed", "oom", "refused"};
   const auto kind_of = [&](std::string_view status) {
     const auto* found = std::find(std::begin(kinds), std::end(kinds), status.substr(0, status.find(':')));

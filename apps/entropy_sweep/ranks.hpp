@@ -17,8 +17,8 @@ namespace entropy_sweep {
 
 class Ranks {
  public:
-  /// Starts MPI unless `comm` is self; to be made before Kokkos starts, and to outlive it.
-  /// \throws vocabloss::BackendMissing where this build has no MPI (or, for nccl, no NCCL)
+  /// Starts MPI unless `comm` is self or this build has none (one rank then; missing_backend says so); to be made
+  /// before Kokkos starts, and to outlive it.
   Ranks(Comm comm, int& argc, char**& argv);
   /// Ends MPI if this object started it. All ranks must come here, or one must `abort`.
   ~Ranks();
@@ -29,6 +29,8 @@ class Ranks {
   int size() const { return size_; }
   /// Among the ranks that share this host's memory, asked of MPI and not of environment variables.
   int local_rank() const { return local_rank_; }
+  /// How many share it.
+  int local_size() const { return local_size_; }
   /// The rank that prints tables and writes files.
   bool is_first() const { return rank_ == 0; }
   /// For Kokkos::InitializationSettings::set_device_id: the local ranks take the visible devices in turn.
@@ -42,6 +44,8 @@ class Ranks {
   std::vector<std::string> all_texts(const std::string& mine) const;
   /// The numbers of all ranks, rank after rank, on the first rank; nothing on the others.
   std::vector<double> gather_on_first(const std::vector<double>& mine) const;
+  /// Returns when all have called it.
+  void meet() const;
   /// One exit code for all: bad input before failed before refused before ok.
   int common_exit_code(int mine) const;
 
@@ -58,10 +62,17 @@ class Ranks {
   int rank_ = 0;
   int size_ = 1;
   int local_rank_ = 0;
+  int local_size_ = 1;
 };
 
+/// Empty, or why this build has no such ranks and which option switches them on.
+std::string missing_backend(Comm comm);
+
+/// The texts of all ranks as one: once where they are all the same, else each that is not empty behind its rank.
+std::string common_text(const std::vector<std::string>& texts);
+
 /// One status for a case from those of all ranks: "ok" if all are; else the worst kind, with the number of each rank
-/// that has something to say: "failed: rank 1: ...; rank 3: ...".
+/// that has something to say: "failed: rank 1: ...; rank 3: ...". What all say alike is said once, without a number.
 std::string common_status(const std::vector<std::string>& statuses);
 
 }  // namespace entropy_sweep

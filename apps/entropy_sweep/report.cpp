@@ -22,8 +22,14 @@ Json integer(std::optional<std::int64_t> value) { return value ? Json(*value) : 
 Json text(const std::string& value) { return value.empty() ? Json(nullptr) : Json(value); }
 
 Json json_of(const Context& context) {
-  return {{"card", context.card}, {"date", context.date},           {"version", context.version},
-          {"git", context.git},   {"driver", text(context.driver)}, {"execution", text(context.execution)}};
+  return {{"card", context.card},
+          {"date", context.date},
+          {"version", context.version},
+          {"git", context.git},
+          {"driver", text(context.driver)},
+          {"execution", text(context.execution)},
+          {"back_to_back", context.back_to_back},
+          {"graph", context.graph}};
 }
 
 /// One record for both files, so that they cannot disagree.

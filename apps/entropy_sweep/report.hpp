@@ -16,7 +16,7 @@
 
 namespace entropy_sweep {
 
-/// Where and with what the numbers were taken. No host or user name, so that results can be shown to anyone.
+/// Where, with what and how the numbers were taken. No host or user name, so that results can be shown to anyone.
 struct Context {
   std::string card{};       ///< accelerator, or processor and thread count
   std::string date{};       ///< ISO 8601, UTC
@@ -24,6 +24,8 @@ struct Context {
   std::string git{};        ///< commit, with a mark when the tree was changed
   std::string driver{};     ///< of the accelerator; empty (null in files) on a host
   std::string execution{};  ///< Kokkos execution space
+  int back_to_back = 1;     ///< calls of which a time is the mean
+  bool graph = false;       ///< whether the calls were launches of a CUDA graph
 };
 
 /// Times of the timed calls of a case; over ranks, of the slowest one.

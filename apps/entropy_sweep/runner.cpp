@@ -7,64 +7,20 @@
 #include <algorithm>
 #include <chrono>
 #include <limits>
-#include <new>
 #include <numeric>
-#include <string_view>
 #include <utility>
 #include <vocabloss/error.hpp>
 
+#include "case_status.hpp"
 #include "check.hpp"
 #include "memory.hpp"
 
 namespace entropy_sweep {
-namespace {
-
-/// One line, without the library's own name in front: what a table can show.
-std::string one_line(std::string_view message) {
-  constexpr std::string_view prefix = "vocabloss: ";
-  if (message.substr(0, prefix.size()) == prefix) message.remove_prefix(prefix.size());
-  std::string line;
-  for (const char c : message) {
-    const bool blank = c == ' ' || c == '\n' || c == '\t' || c == '\r';
-    if (!blank) line += c;
-    if (blank && !line.empty() && line.back() != ' ') line += ' ';
-  }
-  line.erase(line.find_last_not_of(' ') + 1);
-  return line;
-}
-
-/// What the exception being handled means for a case.
-std::string status_of_current_exception() {
-  try {
-    throw;
-  } catch (const vocabloss::PathRefused& error) {
-    return "refused: " + one_line(error.what());
-  } catch (const std::bad_alloc& error) {
-    return "oom: " + one_line(error.what());
-  } catch (const std::exception& error) {
-    // Kokkos reports a View that it could not allocate as a plain runtime_error.
-    const std::string line = one_line(error.what());
-    const bool memory = line.find("ailed to allocate") != std::string::npos;
-    return (memory ? "oom: " : "failed: ") + line;
-  } catch (...) {
-    return "failed: unknown exception";
-  }
-}
-
-class OutOfMemory : public std::bad_alloc {
- public:
-  explicit OutOfMemory(std::string message) : message_(std::move(message)) {}
-  const char* what() const noexcept override { return message_.c_str(); }
-
- private:
-  std::string message_;
-};
-
-}  // namespace
-
-Runner::Runner(const Options& options, const InputData* input, Dump* dump)
-    : options_(options), input_(input), dump_(dump) {
+Runner::Runner(const Options& options, const Sharing& sharing, const InputData* input, Dump* dump)
+    : options_(options), sharing_(sharing), ranks_(*sharing.ranks), input_(input), dump_(dump) {
   measurement_.repeat = options.repeat;
+  measurement_.back_to_back = options.back_to_back;
+  measurement_.graph = options.graph;
   measurement_.logit_scale = options.logit_scale;
   measurement_.teacher_scale = options.teacher_scale;
   measurement_.temperature = options.temperature;
@@ -75,12 +31,18 @@ Runner::Runner(const Options& options, const InputData* input, Dump* dump)
 Result Runner::run(const Case& one) {
   Result result;
   result.point = one;
-  result.columns = one.vocab;
+  result.ranks = ranks_.size();
+  result.columns = columns_of(one, 0);
   if (input_ != nullptr) result.input = input_->name();
+  std::string status = "ok";
   try {
     run_or_throw(one, result);
   } catch (...) {
-    result.status = status_of_current_exception();
+    status = status_of_current_exception();
+  }
+  status = common_status(ranks_.all_texts(status));
+  if (status != "ok") {
+    result.status = status;
     // An interrupted case may have left its gradient over the logits; a failed allocation wants the memory back.
     problem_.reset();
     oracle_loss_.reset();
@@ -88,21 +50,23 @@ Result Runner::run(const Case& one) {
   return result;
 }
 
+std::int64_t Runner::columns_of(const Case& one, int rank) const {
+  return vocabloss::VocabPartition::even(one.vocab, ranks_.size(), rank).columns;
+}
+
 void Runner::run_or_throw(const Case& one, Result& result) {
-  if (one.comm != Comm::self) {
-    throw vocabloss::BackendMissing(fmt::format("comm {} is not in this build; use --comm self", to_name(one.comm)));
-  }
-  if (one.vocab > std::numeric_limits<int>::max()) {
-    throw vocabloss::PathRefused(fmt::format("{} columns on one rank, more than {}; split the vocabulary over ranks",
-                                             one.vocab, std::numeric_limits<int>::max()));
-  }
-  use_problem_of(one);
-  expect_memory(one);
+  in_step(ranks_, [&] {
+    expect_possible(one);
+    use_problem_of(one);
+    expect_memory(one);
+  });
+  in_step(ranks_, [&] { sharing_.communicators->start(); });
 
   const bool has_gradient = one.pass != Pass::forward;
   const std::vector<std::int64_t> checked =
       options_.check ? rows_to_check(one.rows, one.vocab) : std::vector<std::int64_t>();
-  measurement_.want_losses = options_.check || dump_ != nullptr;
+  const bool is_dumped = !options_.dump.empty();
+  measurement_.want_losses = options_.check || is_dumped;
   measurement_.gradient_rows.clear();
   if (has_gradient) measurement_.gradient_rows = options_.dump_grad ? all_rows() : checked;
 
@@ -111,20 +75,42 @@ void Runner::run_or_throw(const Case& one, Result& result) {
   result.block_cap = measured.block_cap;
   result.ms = measured.ms;
   result.share_of_stream = measured.share_of_stream;
-  result.peak_extra_bytes = measured.peak_extra_bytes;
-  if (options_.check) check(one, measured, result);
-  if (dump_ != nullptr) add_to_dump(one, measured);
+  all_or_none(ranks_, [&] {
+    if (measured.peak_extra_bytes) {
+      result.peak_extra_bytes = static_cast<std::int64_t>(ranks_.largest(double(*measured.peak_extra_bytes)));
+    }
+    for (std::vector<double>& row : measured.gradients) row = ranks_.gather_on_first(row);
+    if (options_.check) check(one, measured, result);
+    if (dump_ != nullptr) add_to_dump(one, measured);
+  });
+}
+
+void Runner::expect_possible(const Case& one) const {
+  const std::int64_t columns = columns_of(one, 0);
+  if (columns > std::numeric_limits<int>::max()) {
+    throw vocabloss::PathRefused(fmt::format("{} columns on one rank, more than {}; split the vocabulary over {} ranks",
+                                             columns, std::numeric_limits<int>::max(),
+                                             ranks_.size() > 1 ? "more" : "several"));
+  }
+  if (options_.graph && one.path == Path::reference) {
+    throw vocabloss::PathRefused(
+        "--graph captures CUDA work, and path reference runs on the host: leave one of them out");
+  }
 }
 
 void Runner::use_problem_of(const Case& one) {
-  const ProblemSpec spec{
-      .rows = one.rows, .vocab = one.vocab, .type = one.type, .seed = options_.seed, .input = input_};
+  const ProblemSpec spec{.rows = one.rows,
+                         .vocab = one.vocab,
+                         .type = one.type,
+                         .seed = options_.seed,
+                         .input = input_,
+                         .partition = vocabloss::VocabPartition::even(one.vocab, ranks_.size(), ranks_.rank())};
   if (problem_ != nullptr && spec == spec_) return;
   problem_.reset();  // before the next one takes memory
   oracle_loss_.reset();
   oracle_rows_.clear();
   spec_ = spec;
-  problem_ = make_problem(spec);
+  problem_ = make_problem(spec, one.comm, sharing_);
 }
 
 void Runner::expect_memory(const Case& one) const {
@@ -132,8 +118,9 @@ void Runner::expect_memory(const Case& one) const {
   std::int64_t each = size_of(one.type);  // logits
   if (one.pass != Pass::forward && one.path != Path::reference) each += size_of(one.type);  // gradient, or a copy
   if (needs_teacher(one.loss)) each += size_of(one.teacher.value_or(one.type));
-  if (options_.dump_grad) each += 8 + 4;
-  const std::int64_t needed = one.rows * one.vocab * each;
+  // All ranks of this host share its memory; a dump comes together on the first one.
+  const std::int64_t columns = std::min(one.vocab, columns_of(one, 0) * ranks_.local_size());
+  const std::int64_t needed = one.rows * (columns * each + (options_.dump_grad ? one.vocab * (8 + 4) : 0));
   // What cases before this one allocated is counted twice: a little too careful near the limit.
   const std::int64_t available = available_host_memory();
   if (needed > available) {
@@ -156,7 +143,7 @@ Measured Runner::run_reference(const Case& one, const std::vector<std::int64_t>&
   }
   const auto begin = std::chrono::steady_clock::now();
   std::vector<OracleRow> rows =
-      evaluate_rows(*problem_, spec_, one, measurement_, all_rows(), measurement_.gradient_rows);
+      evaluate_rows(ranks_, *problem_, spec_, one, measurement_, all_rows(), measurement_.gradient_rows);
   const double ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
 
   Measured measured;
@@ -183,7 +170,7 @@ Measured Runner::run_reference(const Case& one, const std::vector<std::int64_t>&
 const std::vector<OracleRow>& Runner::oracle(const Case& one) {
   if (oracle_loss_ == one.loss) return oracle_rows_;
   const std::vector<std::int64_t> rows = rows_to_check(one.rows, one.vocab);
-  oracle_rows_ = evaluate_rows(*problem_, spec_, one, measurement_, rows,
+  oracle_rows_ = evaluate_rows(ranks_, *problem_, spec_, one, measurement_, rows,
                                one.pass == Pass::forward ? std::vector<std::int64_t>() : rows);
   oracle_loss_ = one.loss;
   return oracle_rows_;
@@ -192,6 +179,9 @@ const std::vector<OracleRow>& Runner::oracle(const Case& one) {
 void Runner::check(const Case& one, const Measured& measured, Result& result) {
   const std::vector<std::int64_t> rows = rows_to_check(one.rows, one.vocab);
   const std::vector<OracleRow>& expected = oracle(one);
+  const std::string difference = difference_of_ranks(ranks_.all_texts(bits_of(measured.losses)));
+  if (!difference.empty()) result.status = "failed: " + difference;
+  if (!ranks_.is_first()) return;
   double worst_loss = 0;
   double worst_gradient = 0;
   std::vector<double> rounded;
@@ -209,7 +199,7 @@ void Runner::check(const Case& one, const Measured& measured, Result& result) {
   result.loss_error = worst_loss;
   if (one.pass != Pass::forward) result.grad_error = worst_gradient;
   const std::string reason = failure(one.type, result.loss_error, result.grad_error);
-  if (!reason.empty()) result.status = "failed: " + reason;
+  if (!reason.empty() && difference.empty()) result.status = "failed: " + reason;
 }
 
 void Runner::add_to_dump(const Case& one, const Measured& measured) {

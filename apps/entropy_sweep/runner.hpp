@@ -4,7 +4,8 @@
 #define ENTROPY_SWEEP_RUNNER_HPP
 
 /// \file
-/// Runs cases one by one: memory, measurement, check, dump; whatever goes wrong in a case becomes its status.
+/// Runs cases one by one: memory, measurement, check, dump; whatever goes wrong in a case becomes its status, the same
+/// on all ranks.
 
 #include <cstdint>
 #include <memory>
@@ -23,14 +24,15 @@ namespace entropy_sweep {
 
 class Runner {
  public:
-  /// `input` and `dump` may be null; both must outlive the runner.
-  Runner(const Options& options, const InputData* input, Dump* dump);
+  /// `input` and `dump` may be null (the dump is on other ranks than the first); all must outlive the runner.
+  Runner(const Options& options, const Sharing& sharing, const InputData* input, Dump* dump);
 
-  /// Never throws: errors are statuses.
+  /// Never throws: errors are statuses. Collective. Errors of a check are known to the first rank alone.
   Result run(const Case& one);
 
  private:
   void run_or_throw(const Case& one, Result& result);
+  void expect_possible(const Case& one) const;
   void use_problem_of(const Case& one);
   void expect_memory(const Case& one) const;
   Measured run_reference(const Case& one, const std::vector<std::int64_t>& checked);
@@ -38,8 +40,11 @@ class Runner {
   void add_to_dump(const Case& one, const Measured& measured);
   const std::vector<OracleRow>& oracle(const Case& one);
   std::vector<std::int64_t> all_rows() const;
+  std::int64_t columns_of(const Case& one, int rank) const;
 
   const Options& options_;
+  Sharing sharing_;
+  const Ranks& ranks_;
   const InputData* input_;
   Dump* dump_;
   Measurement measurement_{};

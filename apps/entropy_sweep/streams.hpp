@@ -5,7 +5,7 @@
 
 /// \file
 /// The streams of a problem in the memory of the execution space: logits, teacher, labels, mask, gradient; synthetic or
-/// from files. Allocated when first asked for, kept for the cases that follow.
+/// from files; of matrices the columns of this rank. Allocated when first asked for, kept for the cases that follow.
 
 #include <Kokkos_Core.hpp>
 #include <algorithm>
@@ -99,7 +99,8 @@ class Streams {
  private:
   template <class T>
   Matrix<T> empty(const std::string& label) const {
-    return Matrix<T>(Kokkos::view_alloc(exec_, Kokkos::WithoutInitializing, label), spec_.rows, spec_.vocab);
+    return Matrix<T>(Kokkos::view_alloc(exec_, Kokkos::WithoutInitializing, label), spec_.rows,
+                     spec_.partition.columns);
   }
 
   template <class T>
@@ -117,35 +118,38 @@ class Streams {
  public:  // nvcc wants a function that holds a device lambda to be public
   template <class T>
   void generate(const Matrix<T>& matrix, Sequence sequence) const {
-    const std::int64_t vocab = spec_.vocab;
-    const std::int64_t pairs = vocab / 2 + vocab % 2;
+    // Numbers come in pairs of columns of the whole vocabulary; a shard may begin or end within one.
+    const std::int64_t first = spec_.partition.first;
+    const std::int64_t columns = spec_.partition.columns;
+    const std::int64_t first_pair = first / 2;
+    const std::int64_t pairs = columns > 0 ? (first + columns + 1) / 2 - first_pair : 0;
     const std::uint64_t seed = spec_.seed;
     using Policy = Kokkos::RangePolicy<Exec, Kokkos::IndexType<std::int64_t>>;
     Kokkos::parallel_for(
         "entropy_sweep::generate", Policy(exec_, 0, spec_.rows * pairs), KOKKOS_LAMBDA(const std::int64_t index) {
           const std::int64_t i = index / pairs;
-          const std::int64_t pair = index - i * pairs;
+          const std::int64_t pair = first_pair + index - i * pairs;
           const NormalPair values = normal_pair(row_key(seed, sequence, i), pair);
           using Real = vocabloss::Accumulate<T>;
-          matrix(i, 2 * pair) = vocabloss::narrow<T>(static_cast<Real>(values.first));
-          if (2 * pair + 1 < vocab) matrix(i, 2 * pair + 1) = vocabloss::narrow<T>(static_cast<Real>(values.second));
+          const std::int64_t j = 2 * pair - first;
+          if (j >= 0) matrix(i, j) = vocabloss::narrow<T>(static_cast<Real>(values.first));
+          if (j + 1 < columns) matrix(i, j + 1) = vocabloss::narrow<T>(static_cast<Real>(values.second));
         });
   }
 
  private:
   template <class T>
   void copy_tensor(const Tensor& tensor, const Matrix<T>& matrix) const {
-    constexpr std::int64_t piece = std::int64_t{1} << 20;
     const auto host = Kokkos::create_mirror_view(matrix);
-    const std::int64_t elements = spec_.rows * spec_.vocab;
-    if (value_type_of(tensor.dtype) == type_of<T>()) {
-      if (elements > 0) std::memcpy(host.data(), tensor.bytes.data(), tensor.bytes.size());
-    } else {
-      for (std::int64_t first = 0; first < elements; first += piece) {
-        const std::vector<double> values = to_doubles(tensor, first, std::min(piece, elements - first));
-        for (std::size_t k = 0; k < values.size(); ++k) {
-          host.data()[first + static_cast<std::int64_t>(k)] = stored<T>(values[k]);
-        }
+    const std::int64_t columns = spec_.partition.columns;
+    for (std::int64_t i = 0; i < spec_.rows && columns > 0; ++i) {
+      const std::int64_t first = i * spec_.vocab + spec_.partition.first;
+      T* row = host.data() + i * columns;
+      if (value_type_of(tensor.dtype) == type_of<T>()) {
+        std::memcpy(row, tensor.bytes.data() + first * sizeof(T), columns * sizeof(T));
+      } else {
+        const std::vector<double> values = to_doubles(tensor, first, columns);
+        std::transform(values.begin(), values.end(), row, stored<T>);
       }
     }
     Kokkos::deep_copy(exec_, matrix, host);

@@ -162,6 +162,12 @@ std::string to_table(const Context& context, const std::vector<Result>& results)
   }
   const std::string shared = keep_telling(columns);
   if (!shared.empty()) append_wrapped(text, "all cases:", shared);
+  std::string how = context.graph ? "launches of a captured CUDA graph" : "";
+  if (context.back_to_back > 1) {
+    how += fmt::format("{}{} in a row, their mean; the cache flushed before the first", how.empty() ? "calls, " : ", ",
+                       context.back_to_back);
+  }
+  if (!how.empty()) append_wrapped(text, "timed:", how);
   if (!results.front().input.empty()) append_wrapped(text, "input:", results.front().input);
   text += "\n";
 

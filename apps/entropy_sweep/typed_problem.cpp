@@ -21,7 +21,13 @@ vocabloss::Path library_path(Path path) {
     case Path::gather:
       break;
   }
-  throw vocabloss::BackendMissing("path gather needs ranks");
+  return vocabloss::Path::gather;
+}
+
+vocabloss::Exchange library_exchange(std::optional<Exchange> exchange) {
+  if (exchange == Exchange::two_allreduce) return vocabloss::Exchange::two_allreduce;
+  if (exchange == Exchange::in_kernel) return vocabloss::Exchange::in_kernel;
+  return vocabloss::Exchange::allgather;
 }
 
 vocabloss::Pass library_pass(Pass pass) {

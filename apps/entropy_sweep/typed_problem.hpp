@@ -4,12 +4,15 @@
 #define ENTROPY_SWEEP_TYPED_PROBLEM_HPP
 
 /// \file
-/// A problem with its value type: from a case to a Batch and a Plan, a first call for the values, then the timed ones.
+/// A problem with its value type and its communicator: from a case to a Batch and a Plan, a first call for the values,
+/// then the timed ones. Between ranks each step is either local (and agreed on afterwards) or made by all together.
 
 #include <Kokkos_Core.hpp>
 #include <algorithm>
 #include <cstdint>
 #include <limits>
+#include <memory>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -17,6 +20,8 @@
 #include <vocabloss/vocabloss.hpp>
 
 #include "allocation_peak.hpp"
+#include "captured_call.hpp"
+#include "case_status.hpp"
 #include "problem.hpp"
 #include "streams.hpp"
 #include "timing.hpp"
@@ -25,15 +30,18 @@ namespace entropy_sweep {
 
 vocabloss::Path library_path(Path path);
 vocabloss::Pass library_pass(Pass pass);
+/// Nothing: the case has no exchange, and the library's default is not looked at.
+vocabloss::Exchange library_exchange(std::optional<Exchange> exchange);
 
-template <class Logit>
+template <class Logit, class Communicator>
 class TypedProblem : public Problem {
  public:
   using Exec = Kokkos::DefaultExecutionSpace;
   using Real = vocabloss::Accumulate<Logit>;
   using Batch = vocabloss::Batch<Logit, Exec>;
 
-  explicit TypedProblem(const ProblemSpec& spec) : spec_(spec), streams_(exec_, spec) {}
+  TypedProblem(const ProblemSpec& spec, const Sharing& sharing)
+      : spec_(spec), sharing_(sharing), streams_(exec_, spec) {}
 
   Measured run(const Case& one, const Measurement& measurement) override {
     namespace loss = vocabloss::loss;
@@ -74,7 +82,7 @@ class TypedProblem : public Problem {
 
   Batch batch_of(const Case& one, const Measurement& measurement, const std::vector<Losses>& losses) {
     Batch batch;
-    batch.logits(streams_.logits());
+    batch.logits(streams_.logits()).partition(spec_.partition);
     if (needs_teacher(one.loss)) {
       if (has_float_teacher(one)) {
         batch.teacher(streams_.float_teacher());
@@ -93,53 +101,97 @@ class TypedProblem : public Problem {
 
   template <template <class> class LossOf>
   Measured run_loss(const Case& one, const Measurement& measurement) {
-    using Plan = vocabloss::Plan<LossOf, Logit, Exec>;
-    constexpr int outputs = Plan::Algebra::outputs;
-
+    using Plan = vocabloss::Plan<LossOf, Logit, Exec, Communicator>;
+    const Ranks& ranks = *sharing_.ranks;
     std::vector<Losses> losses;
-    for (int k = 0; k < outputs; ++k) {
-      losses.push_back(Losses("entropy_sweep::losses", spec_.rows));
-      streams_.fill_with_nan(losses.back());
-    }
-    const Batch batch = batch_of(one, measurement, losses);
-    if (one.in_place) streams_.untouched();
-    if (one.pass != Pass::forward && !one.in_place) streams_.fill_with_nan(streams_.gradient());
-    exec_.fence("entropy_sweep::ready");
+    Batch batch;
+    in_step(ranks, [&] {
+      for (int k = 0; k < Plan::Algebra::outputs; ++k) losses.push_back(Losses("entropy_sweep::losses", spec_.rows));
+      batch = batch_of(one, measurement, losses);
+      if (one.in_place) streams_.untouched();
+      spoil(one, losses);
+    });
 
     Measured measured;
     const AllocationPeak peak;
-    const vocabloss::LossOptions options{.logit_scale = measurement.logit_scale,
-                                         .teacher_scale = measurement.teacher_scale,
-                                         .temperature = measurement.temperature,
-                                         .jsd_beta = measurement.jsd_beta};
-    const std::int64_t cap = std::min<std::int64_t>(one.block_cap.value_or(0), std::numeric_limits<int>::max());
-    const Plan plan(exec_, batch, options, {.path = library_path(one.path), .block_cap = static_cast<int>(cap)});
+    const Plan plan(exec_, sharing_.communicators->template get<Communicator>(), batch, options_of(measurement),
+                    request_of(one));
     measured.plan = plan.launch().describe();
     if (plan.launch().path == vocabloss::Path::team) measured.block_cap = plan.launch().block_cap;
 
-    // The first call is the one whose values count; it warms up as well.
-    if (one.pass == Pass::backward) plan.forward(exec_, batch);
     const vocabloss::Pass pass = library_pass(one.pass);
-    plan.run(exec_, batch, pass);
-    exec_.fence("entropy_sweep::values");
+    const auto eager = [&] { plan.run(exec_, batch, pass); };
+    std::optional<CapturedCall<Exec>> graph;
+    const auto call = [&] { graph ? graph->launch() : eager(); };
+    // The first call is the one whose values count; it warms up as well.
+    exchanging([&] {
+      if (one.pass == Pass::backward) plan.forward(exec_, batch);
+      if (measurement.graph) {
+        eager();
+        plan.wait(exec_);
+        graph.emplace(exec_, eager);
+        spoil(one, one.pass == Pass::backward ? std::vector<Losses>() : losses);
+      }
+      call();
+      plan.wait(exec_);
+    });
     measured.peak_extra_bytes = peak.bytes();
-    collect(one, measurement, losses, measured);
+    in_step(ranks, [&] { collect(one, measurement, losses, measured); });
 
-    const auto call = [&] { plan.run(exec_, batch, pass); };
     const auto prepare = [&] {
       if (one.in_place) streams_.restore_logits();
     };
     vocabloss::Impl::RowCall<Real> moved = batch.row_call();
     if (one.pass == Pass::forward) moved.gradient = {};
-    const Timings timings = time_in_turns(
-        exec_, call, prepare, vocabloss::Impl::stream_problem(moved, Plan::Algebra::streams), measurement.repeat);
-    measured.ms = timings.ours;
-    measured.share_of_stream = timings.share_of_stream;
+    const auto streams = vocabloss::Impl::stream_problem(moved, Plan::Algebra::streams);
+    all_or_none(ranks, [&] {
+      const Timings timings =
+          time_in_turns(ranks, exec_, call, prepare, streams, measurement.repeat, measurement.back_to_back);
+      measured.ms = timings.ours;
+      measured.share_of_stream = timings.share_of_stream;
+    });
     if (one.in_place) {
       streams_.restore_logits();
       exec_.fence("entropy_sweep::restored");
     }
     return measured;
+  }
+
+  static vocabloss::LossOptions options_of(const Measurement& measurement) {
+    return {.logit_scale = measurement.logit_scale,
+            .teacher_scale = measurement.teacher_scale,
+            .temperature = measurement.temperature,
+            .jsd_beta = measurement.jsd_beta};
+  }
+  static vocabloss::PlanRequest request_of(const Case& one) {
+    const std::int64_t cap = std::min<std::int64_t>(one.block_cap.value_or(0), std::numeric_limits<int>::max());
+    return {
+        .path = library_path(one.path), .block_cap = static_cast<int>(cap), .exchange = library_exchange(one.exchange)};
+  }
+
+  /// NaN wherever a call is to write, so that an element nobody writes is seen; in place, the logits anew.
+  void spoil(const Case& one, const std::vector<Losses>& losses) {
+    for (const Losses& view : losses) streams_.fill_with_nan(view);
+    if (one.pass != Pass::forward && !one.in_place) streams_.fill_with_nan(streams_.gradient());
+    if (one.in_place) streams_.restore_logits();
+    exec_.fence("entropy_sweep::ready");
+  }
+
+  /// Calls of the plan. What the library refuses, it refuses on all ranks. Of other errors over MPI the other ranks
+  /// know nothing and would wait for ever; over NCCL their time limit ends the call.
+  template <class Action>
+  void exchanging(Action&& action) {
+    const bool ends_at_time_limit = Communicator::is_asynchronous;
+    try {
+      action();
+    } catch (const vocabloss::PathRefused&) {
+      throw;
+    } catch (const vocabloss::InvalidArgument&) {
+      throw;
+    } catch (const std::exception& error) {
+      if (!ends_at_time_limit && sharing_.ranks->size() > 1) sharing_.ranks->abort(exit_failed, error.what());
+      throw;
+    }
   }
 
   void collect(const Case& one, const Measurement& measurement, const std::vector<Losses>& losses, Measured& measured) {
@@ -156,8 +208,14 @@ class TypedProblem : public Problem {
 
   Exec exec_{};
   ProblemSpec spec_;
+  Sharing sharing_;
   Streams<Logit, Exec> streams_;
 };
+
+template <class Logit, class Communicator>
+std::unique_ptr<Problem> make_typed_problem(const ProblemSpec& spec, const Sharing& sharing) {
+  return std::make_unique<TypedProblem<Logit, Communicator>>(spec, sharing);
+}
 
 }  // namespace entropy_sweep
 

@@ -33,7 +33,10 @@ TEST(Timing, TakesTurnsAndPreparesEach) {
   const auto call = [&] { ++calls; };
   const auto prepare = [&] { ++prepared; };
 
-  const entropy_sweep::Timings few = entropy_sweep::time_in_turns(Exec(), call, prepare, problem, 3);
+  int argc = 0;
+  char** argv = nullptr;
+  const entropy_sweep::Ranks alone(entropy_sweep::Comm::self, argc, argv);
+  const entropy_sweep::Timings few = entropy_sweep::time_in_turns(alone, Exec(), call, prepare, problem, 3);
   EXPECT_EQ(calls, 9);  // three counted, nine for the share
   EXPECT_EQ(prepared, 9);
   EXPECT_TRUE(few.share_of_stream.has_value());
@@ -41,8 +44,13 @@ TEST(Timing, TakesTurnsAndPreparesEach) {
   EXPECT_LE(few.ours.median, few.ours.max);
 
   calls = 0;
-  entropy_sweep::time_in_turns(Exec(), call, prepare, problem, 20);
+  entropy_sweep::time_in_turns(alone, Exec(), call, prepare, problem, 20);
   EXPECT_EQ(calls, 20);
+
+  calls = prepared = 0;
+  entropy_sweep::time_in_turns(alone, Exec(), call, prepare, problem, 10, 4);
+  EXPECT_EQ(calls, 40);  // four in a row after one preparation
+  EXPECT_EQ(prepared, 10);
 }
 
 }  // namespace

@@ -17,28 +17,33 @@
 
 #include <type_traits>
 
-/// `prefix` is `extern template` here and `template` in the one source that holds the loss.
-#define VOCABLOSS_IMPL_TEAM_PATHS_OF_LOSS(prefix, Loss, Exec)                      \
-  prefix struct vocabloss::Impl::TeamPath<Loss<float>, vocabloss::bfloat16, Exec>; \
-  prefix struct vocabloss::Impl::TeamPath<Loss<float>, vocabloss::float16, Exec>;  \
-  prefix struct vocabloss::Impl::TeamPath<Loss<float>, float, Exec>;               \
-  prefix struct vocabloss::Impl::TeamPath<Loss<double>, double, Exec>;
+/// `Class` is a class template over <Loss, Logit, Exec>; `prefix` is `extern template` in headers and `template` in the
+/// one source that holds the loss.
+#define VOCABLOSS_IMPL_SHIPPED_LOSS(prefix, Class, Loss, Exec) \
+  prefix struct Class<Loss<float>, vocabloss::bfloat16, Exec>; \
+  prefix struct Class<Loss<float>, vocabloss::float16, Exec>;  \
+  prefix struct Class<Loss<float>, float, Exec>;               \
+  prefix struct Class<Loss<double>, double, Exec>;
 
-#define VOCABLOSS_IMPL_TEAM_PATHS(prefix, Exec)                                      \
-  VOCABLOSS_IMPL_TEAM_PATHS_OF_LOSS(prefix, vocabloss::loss::CrossEntropy, Exec)     \
-  VOCABLOSS_IMPL_TEAM_PATHS_OF_LOSS(prefix, vocabloss::loss::LogProb, Exec)          \
-  VOCABLOSS_IMPL_TEAM_PATHS_OF_LOSS(prefix, vocabloss::loss::ZLoss, Exec)            \
-  VOCABLOSS_IMPL_TEAM_PATHS_OF_LOSS(prefix, vocabloss::loss::Entropy, Exec)          \
-  VOCABLOSS_IMPL_TEAM_PATHS_OF_LOSS(prefix, vocabloss::loss::LogProbEntropy, Exec)   \
-  VOCABLOSS_IMPL_TEAM_PATHS_OF_LOSS(prefix, vocabloss::loss::SoftCrossEntropy, Exec) \
-  VOCABLOSS_IMPL_TEAM_PATHS_OF_LOSS(prefix, vocabloss::loss::ForwardKl, Exec)        \
-  VOCABLOSS_IMPL_TEAM_PATHS_OF_LOSS(prefix, vocabloss::loss::ReverseKl, Exec)        \
-  VOCABLOSS_IMPL_TEAM_PATHS_OF_LOSS(prefix, vocabloss::loss::Jsd, Exec)              \
-  VOCABLOSS_IMPL_TEAM_PATHS_OF_LOSS(prefix, vocabloss::loss::SoftCrossEntropyProbabilities, Exec)
+#define VOCABLOSS_IMPL_SHIPPED(prefix, Class, Exec)                                   \
+  VOCABLOSS_IMPL_SHIPPED_LOSS(prefix, Class, vocabloss::loss::CrossEntropy, Exec)     \
+  VOCABLOSS_IMPL_SHIPPED_LOSS(prefix, Class, vocabloss::loss::LogProb, Exec)          \
+  VOCABLOSS_IMPL_SHIPPED_LOSS(prefix, Class, vocabloss::loss::ZLoss, Exec)            \
+  VOCABLOSS_IMPL_SHIPPED_LOSS(prefix, Class, vocabloss::loss::Entropy, Exec)          \
+  VOCABLOSS_IMPL_SHIPPED_LOSS(prefix, Class, vocabloss::loss::LogProbEntropy, Exec)   \
+  VOCABLOSS_IMPL_SHIPPED_LOSS(prefix, Class, vocabloss::loss::SoftCrossEntropy, Exec) \
+  VOCABLOSS_IMPL_SHIPPED_LOSS(prefix, Class, vocabloss::loss::ForwardKl, Exec)        \
+  VOCABLOSS_IMPL_SHIPPED_LOSS(prefix, Class, vocabloss::loss::ReverseKl, Exec)        \
+  VOCABLOSS_IMPL_SHIPPED_LOSS(prefix, Class, vocabloss::loss::Jsd, Exec)              \
+  VOCABLOSS_IMPL_SHIPPED_LOSS(prefix, Class, vocabloss::loss::SoftCrossEntropyProbabilities, Exec)
 
-VOCABLOSS_IMPL_TEAM_PATHS(extern template, Kokkos::DefaultExecutionSpace)
 #if defined(KOKKOS_ENABLE_CUDA) || defined(KOKKOS_ENABLE_HIP) || defined(KOKKOS_ENABLE_SYCL)
-VOCABLOSS_IMPL_TEAM_PATHS(extern template, Kokkos::DefaultHostExecutionSpace)
+#define VOCABLOSS_IMPL_HOST_IS_ANOTHER_SPACE
+#endif
+
+VOCABLOSS_IMPL_SHIPPED(extern template, vocabloss::Impl::TeamPath, Kokkos::DefaultExecutionSpace)
+#if defined(VOCABLOSS_IMPL_HOST_IS_ANOTHER_SPACE)
+VOCABLOSS_IMPL_SHIPPED(extern template, vocabloss::Impl::TeamPath, Kokkos::DefaultHostExecutionSpace)
 #endif
 
 #endif

@@ -10,7 +10,7 @@
 /// a slot of buffers of its own; otherwise there is one slot.
 
 #include <vocabloss/impl/distributed/side_stream.hpp>
-#include <vocabloss/impl/distributed/stage_kernel.hpp>
+#include <vocabloss/impl/distributed/stage_launch.hpp>
 
 #include <cstdint>
 

@@ -15,7 +15,7 @@
 #include <vocabloss/impl/allocate.hpp>
 #include <vocabloss/impl/distributed/shards.hpp>
 #include <vocabloss/impl/distributed/side_stream.hpp>
-#include <vocabloss/impl/distributed/stage_kernel.hpp>
+#include <vocabloss/impl/distributed/stage_launch.hpp>
 
 #include <Kokkos_Core.hpp>
 

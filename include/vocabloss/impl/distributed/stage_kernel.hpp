@@ -12,17 +12,15 @@
 ///     stage `rounds`   merge and finish the last round; losses, gradient
 ///
 /// A team a row, as in portable/team_kernel.hpp, whose rows (host_row.hpp, device_row.hpp) it shares. An empty shard
-/// has the state of no column and no gradient.
+/// has the state of no column and no gradient. Launched by stage_launch.hpp.
 
 #include <vocabloss/impl/distributed/state_words.hpp>
 #include <vocabloss/impl/portable/team_kernel.hpp>
-#include <vocabloss/impl/portable/team_path.hpp>
 
 #include <Kokkos_Core.hpp>
 
-#include <algorithm>
 #include <cstdint>
-#include <limits>
+#include <type_traits>
 
 namespace vocabloss::Impl {
 
@@ -150,29 +148,6 @@ struct StageKernel {
     }
   }
 };
-
-/// Enqueues one stage over the rows of `call`.
-template <int Stage, class Logit, class Exec, class Loss, class Real = typename Loss::Real>
-void run_stage(const Exec& exec, const Loss& loss, const RowCall<Real>& call, Pass pass, const LaunchPlan& plan,
-               const MergedStates<Real>& merged, Real* states) {
-  if (call.rows == 0) return;
-  const int league = static_cast<int>(std::min<std::int64_t>(call.rows, std::numeric_limits<int>::max()));
-  const auto launch = [&]<int columns_per_thread>(std::integral_constant<int, columns_per_thread>) {
-    using Kernel = StageKernel<Loss, Logit, Exec, columns_per_thread, Stage>;
-    Kokkos::parallel_for(Stage == 0              ? "VocabLoss::staged::partial"
-                         : Stage == Loss::rounds ? "VocabLoss::staged::finish"
-                                                 : "VocabLoss::staged::next_round",
-                         typename Kernel::Policy(exec, league, plan.team_size, 1),
-                         Kernel{loss, call, pass, plan.block_cap, merged, states});
-  };
-  constexpr int wide = wide_columns_per_thread(sizeof(Logit), Loss::streams);
-  if constexpr (!runs_on_host<Exec> && wide > narrow_columns_per_thread) {
-    if (plan.block_cap > narrow_columns_per_thread * plan.team_size) {
-      return launch(std::integral_constant<int, wide>{});
-    }
-  }
-  launch(std::integral_constant<int, narrow_columns_per_thread>{});
-}
 
 }  // namespace vocabloss::Impl
 

@@ -12,7 +12,7 @@
 ///     exchange       G0  G1      G2      G3
 
 #include <vocabloss/impl/distributed/row_slice.hpp>
-#include <vocabloss/impl/distributed/stage_kernel.hpp>
+#include <vocabloss/impl/distributed/stage_launch.hpp>
 
 #include <Kokkos_Core.hpp>
 
@@ -21,25 +21,6 @@
 #include <limits>
 
 namespace vocabloss::Impl {
-
-/// Rows that an error left unfinished: statistics of NaN, and the losses and the gradient that follow from them.
-template <class Logit, class Exec, class Loss, class Real = typename Loss::Real>
-void poison_rows(const Exec& exec, const Loss& loss, const RowCall<Real>& rows, Pass pass, const LaunchPlan& plan) {
-  if (rows.rows == 0) return;
-  const Loss algebra = loss;
-  const RowCall<Real> call = rows;
-  Kokkos::parallel_for(
-      "VocabLoss::staged::poison", Kokkos::RangePolicy<Exec, Kokkos::IndexType<std::int64_t>>(exec, 0, rows.rows),
-      KOKKOS_LAMBDA(const std::int64_t row) {
-        typename Loss::Statistics statistics;
-        loss::poison(statistics, loss::not_a_number<Real>());
-        store_losses(algebra, call, row, row_facts(call, row), statistics);
-        store_statistics<Loss>(call, row, statistics);
-      });
-  if (pass != Pass::forward && rows.columns > 0) {
-    TeamPath<Loss, Logit, Exec>::run(exec, loss, rows, Pass::backward, plan, nullptr);
-  }
-}
 
 template <class Loss, class Logit, class Exec, class Exchange>
 class StagedRun {

@@ -10,7 +10,7 @@
 /// order in which sums meet is the communicator's own.
 
 #include <vocabloss/impl/distributed/side_stream.hpp>
-#include <vocabloss/impl/distributed/stage_kernel.hpp>
+#include <vocabloss/impl/distributed/stage_launch.hpp>
 
 #include <Kokkos_Core.hpp>
 
@@ -35,10 +35,10 @@ class TwoAllreduceExchange {
     using Words = StateWords<Loss, Round>;
     run_stage<Round, Logit>(exec, loss, call, pass, plan_, merged(call, slot), part(0));
     if (Words::maxima() > 0) {
-      separate<Round>(exec, call.rows);
+      Launch::store_maxima(Round, exec, call.rows, part(0), part(1));
       all_reduce(exec, part(1), part(2), call.rows * Words::maxima(), true);
     }
-    raise<Round>(exec, loss, call.rows);
+    Launch::store_raised_sums(Round, exec, loss, call.rows, part(0), part(2), part(3));
     all_reduce(exec, part(3), part(4), call.rows * Words::sums(), false);
   }
   void join(const Exec&, int) const {}
@@ -51,39 +51,12 @@ class TwoAllreduceExchange {
     return states;
   }
 
-  template <int Round>
-  void separate(const Exec& exec, std::int64_t rows) const {
-    using Words = StateWords<Loss, Round>;
-    const Real* states = part(0);
-    Real* maxima = part(1);
-    for_rows(
-        "VocabLoss::staged::maxima", exec, rows, KOKKOS_LAMBDA(const std::int64_t row) {
-          Words::store_maxima(maxima + row * Words::maxima(), Words::load(states + row * Words::count));
-        });
-  }
-  template <int Round>
-  void raise(const Exec& exec, const Loss& loss, std::int64_t rows) const {
-    using Words = StateWords<Loss, Round>;
-    const Real* states = part(0);
-    const Real* maxima_of_all = part(2);
-    Real* sums = part(3);
-    for_rows(
-        "VocabLoss::staged::raise", exec, rows, KOKKOS_LAMBDA(const std::int64_t row) {
-          auto state = Words::load(states + row * Words::count);
-          Words::raise(loss, state, maxima_of_all + row * Words::maxima());
-          Words::store_sums(sums + row * Words::sums(), state);
-        });
-  }
-
  private:
+  using Launch = StageLaunch<Loss, Logit, Exec>;
   static constexpr int words = most_state_words<Loss>();
 
   Real* part(int k) const { return buffer_ + std::size_t(k) * plan_.block_rows * words; }
 
-  template <class Body>
-  static void for_rows(const char* label, const Exec& exec, std::int64_t rows, const Body& body) {
-    Kokkos::parallel_for(label, Kokkos::RangePolicy<Exec, Kokkos::IndexType<std::int64_t>>(exec, 0, rows), body);
-  }
   void all_reduce(const Exec& exec, const Real* in, Real* out, std::int64_t count, bool maximum) {
     if constexpr (Comm::is_asynchronous) fill_with_nan(exec, out, count);
     if (maximum) {

@@ -12,6 +12,8 @@
 /// that a slow moment of the machine hits both. The best variant of that loop (by its median) is the one compared with.
 /// 1 means: as fast as the memory allows; above 1 is noise, or a second read served by the cache.
 ///
+/// Between ranks a time is the slowest rank's, of the call and of the stream over its shard alike.
+///
 ///     AlternatingTimer<Exec> timer(exec);
 ///     timer.warm_up(call, problem);
 ///     for (int k = 0; k < 20; ++k) timer.turn(call, problem);
@@ -40,18 +42,25 @@ struct StreamShare {
   int alternations = 0;  ///< believe the share from `fewest_alternations` on
 };
 
+struct TurnOptions {
+  /// A time is the mean of so many launches in a row, with no flush between them: the cache holds what it can.
+  int back_to_back = 1;
+  /// Between ranks, all of which must make the same turns: returns when all have called it.
+  std::function<void()> meet{};
+  /// Turns this rank's time into the slowest rank's.
+  std::function<double(double)> slowest{};
+};
+
 template <class Exec>
 class AlternatingTimer {
  public:
-  /// \param slowest  turns this rank's time into the slowest rank's: all ranks must make the same turns
-  explicit AlternatingTimer(const Exec& exec, std::function<double(double)> slowest = {})
-      : AlternatingTimer(exec, 2 * last_level_cache_bytes(exec), std::move(slowest)) {}
+  explicit AlternatingTimer(const Exec& exec) : AlternatingTimer(exec, 2 * last_level_cache_bytes(exec)) {}
 
-  AlternatingTimer(const Exec& exec, std::size_t flush_bytes, std::function<double(double)> slowest = {})
+  AlternatingTimer(const Exec& exec, std::size_t flush_bytes, TurnOptions options = {})
       : exec_(exec),
         timer_(exec),
         flush_(exec, flush_bytes),
-        slowest_(std::move(slowest)),
+        options_(std::move(options)),
         variants_(stream_variants(exec)),
         stream_ms_(variants_.size()) {}
 
@@ -75,15 +84,20 @@ class AlternatingTimer {
   /// overwrite.
   template <class Call, class Prepare>
   double turn(Call&& call, const StreamProblem& problem, Prepare&& prepare) {
-    const auto flush = [&] { flush_.enqueue(); };
+    const auto flush = [&] {
+      flush_.enqueue();
+      if (!options_.meet) return;
+      // On a device the flush hides the meeting; a host has to be through with it.
+      if (!streams_on_cuda<Exec>) exec_.fence("VocabLoss::turn");
+      options_.meet();
+    };
     const auto prepare_and_flush = [&] {
       prepare();
       flush();
     };
-    ours_ms_.push_back(slowest(timer_.milliseconds(prepare_and_flush, call)));
+    ours_ms_.push_back(time_of(prepare_and_flush, call));
     for (std::size_t v = 0; v < variants_.size(); ++v) {
-      const double one = timer_.milliseconds(flush, [&] { stream(exec_, problem, variants_[v]); });
-      stream_ms_[v].push_back(slowest(one));
+      stream_ms_[v].push_back(time_of(flush, [&] { stream(exec_, problem, variants_[v]); }));
     }
     return ours_ms_.back();
   }
@@ -108,12 +122,19 @@ class AlternatingTimer {
   }
 
  private:
-  double slowest(double milliseconds) const { return slowest_ ? slowest_(milliseconds) : milliseconds; }
+  template <class Before, class Work>
+  double time_of(Before&& before, Work&& work) const {
+    const double all = timer_.milliseconds(before, [&] {
+      for (int k = 0; k < options_.back_to_back; ++k) work();
+    });
+    const double one = all / options_.back_to_back;
+    return options_.slowest ? options_.slowest(one) : one;
+  }
 
   Exec exec_;
   DeviceTimer<Exec> timer_;
   CacheFlush<Exec> flush_;
-  std::function<double(double)> slowest_;
+  TurnOptions options_;
   std::vector<StreamVariant> variants_;
   std::vector<double> ours_ms_;
   std::vector<std::vector<double>> stream_ms_;
