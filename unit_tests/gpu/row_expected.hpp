@@ -10,9 +10,6 @@
 
 namespace row_check {
 
-/// Factors of the calls that the checks make.
-inline constexpr float loss_factor = 2.0f, gradient_factor = 0.5f;
-
 inline ExpectedRow expected_row(const RowLoss& loss, const RowProblem& problem, std::int64_t i) {
   const double nan = std::nan("");
   const bool has_labels = loss.needs_label || problem.modifiers;
@@ -20,7 +17,7 @@ inline ExpectedRow expected_row(const RowLoss& loss, const RowProblem& problem, 
   ExpectedRow row;
   row.output = {{nan, nan}, std::vector<double>(problem.columns, nan)};
   row.terms.assign(problem.columns, 0.0);
-  row.loss_factor = loss_factor * problem.weights[i];
+  row.loss_factor = problem.loss_factor * problem.weights[i];
   row.is_masked = (kind == Kind::masked && problem.modifiers) || (kind == Kind::ignored && has_labels);
   if (row.is_masked) row.output = {{0, 0}, std::vector<double>(problem.columns, 0.0)};
   if (row.is_masked || (has_labels && kind == Kind::label_outside)) return row;
@@ -35,7 +32,7 @@ inline ExpectedRow expected_row(const RowLoss& loss, const RowProblem& problem, 
   }
   input.label = static_cast<int>(problem.labels[i]);
   for (int k = 0; k < 2; ++k) {
-    input.upstream[k] = static_cast<double>(problem.upstream[k][i]) * problem.weights[i] * gradient_factor;
+    input.upstream[k] = static_cast<double>(problem.upstream[k][i]) * problem.weights[i] * problem.gradient_factor;
   }
   row.output = loss.expected(input);
   for (double& value : row.output.losses) value *= row.loss_factor;

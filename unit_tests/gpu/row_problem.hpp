@@ -75,6 +75,7 @@ struct RowProblem {
   std::int64_t rows = 0, columns = 0;
   bool modifiers = false;  ///< a mask, row weights and an upstream gradient per row, or none of them
   int first_kind = 0;
+  float loss_factor = 2.0f, gradient_factor = 0.5f;  ///< of a call: as temperatures and divisors give
 
   std::vector<float> x, teacher_logits, teacher_probabilities;
   std::vector<std::int64_t> labels;

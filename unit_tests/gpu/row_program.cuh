@@ -9,7 +9,7 @@
 
 #include <chrono>
 
-#include "row_runner.cuh"
+#include "row_report.cuh"
 
 namespace row_check {
 

@@ -7,11 +7,10 @@
 /// \brief Runs a problem on the device in one layout and compares every row and every guard byte.
 
 #include <array>
-#include <map>
 #include <string>
 
 #include "device_matrix.cuh"
-#include "row_expected.hpp"
+#include "row_compare.hpp"
 
 namespace row_check {
 
@@ -35,12 +34,6 @@ inline constexpr std::array<Layout, 6> layouts = {{
     {.name = "in place, phases differ", .pad = 3, .offset = 7, .teacher_offset = 1, .in_place = true},
     {.name = "in place, aligned", .in_place = true, .two_calls = true},
 }};
-
-/// How far results were from the limits at worst: 1 is at the limit.
-struct Worst {
-  double loss = 0, gradient = 0;
-  void take(const Worst& other) { loss = std::fmax(loss, other.loss), gradient = std::fmax(gradient, other.gradient); }
-};
 
 class RowRunner {
  public:
@@ -108,7 +101,7 @@ class RowRunner {
         call.upstream[k].data = upstream_[k].device<float>();
       }
     }
-    call.gradient_factor = gradient_factor, call.loss_factor = loss_factor;
+    call.gradient_factor = problem.gradient_factor, call.loss_factor = problem.loss_factor;
     losses_.fill(loss.outputs * problem.rows * sizeof(float) + 64, Matrix::guard);
     for (int k = 0; k < loss.outputs; ++k) call.losses[k] = losses_.device<float>() + k * problem.rows;
     statistics_.fill(loss.statistics * problem.rows * sizeof(float) + 64, Matrix::guard);
@@ -121,49 +114,26 @@ class RowRunner {
                       const Layout& layout, const Matrix& g) {
     std::vector<std::string> wrong(problem.rows);
     std::vector<Worst> worsts(problem.rows);
-    for_rows(problem.rows, problem.columns,
-             [&](std::int64_t i) { wrong[i] = compare_row(loss, problem, expected[i], layout, g, i, worsts[i]); });
+    for_rows(problem.rows, problem.columns, [&](std::int64_t i) {
+      double losses[2];
+      for (int k = 0; k < loss.outputs; ++k) {
+        losses[k] = reinterpret_cast<const float*>(got_losses_[0].data())[k * problem.rows + i];
+      }
+      const auto at = [&](const std::vector<unsigned char>& bytes) {
+        return [&g, &bytes, i](std::int64_t j) { return read(g.type, bytes.data(), g.index(i, j)); };
+      };
+      const auto ours = at(got_gradient_[0]);
+      const auto before = at(g.buffer.host);
+      wrong[i] = compare_losses(loss, expected[i], losses, worsts[i]);
+      if (!wrong[i].empty()) return;
+      wrong[i] = compare_gradient(loss, problem, i, expected[i], g.type, layout.accumulate, ours, before, worsts[i]);
+    });
     for (const Worst& row : worsts) worst.take(row);
     for (std::int64_t i = 0; i < problem.rows; ++i) {
       if (!wrong[i].empty()) return "row " + std::to_string(i) + " (" + name_of(problem.kind(i)) + "): " + wrong[i];
     }
     if (!g.guards_hold(got_gradient_[0])) return "a byte beside the gradient's rows was written";
     return "";
-  }
-
-  std::string compare_row(const RowLoss& loss, const RowProblem& problem, const ExpectedRow& row, const Layout& layout,
-                          const Matrix& g, std::int64_t i, Worst& worst_of_row) const {
-    char text[160];
-    for (int k = 0; k < loss.outputs; ++k) {
-      const double ours = reinterpret_cast<const float*>(got_losses_[0].data())[k * problem.rows + i];
-      const double wanted = row.output.losses[k];
-      const double error = std::fabs(ours - wanted) / loss_limit(row, wanted);
-      const bool same = std::isfinite(wanted) ? error <= 1 && (!row.is_masked || ours == 0)
-                        : std::isnan(wanted)  ? std::isnan(ours)
-                                              : ours == wanted;
-      if (std::isfinite(error)) worst_of_row.loss = std::fmax(worst_of_row.loss, error);
-      if (same) continue;
-      std::snprintf(text, sizeof text, "loss %d is %.9g, expected %.9g (%.2f limits)", k, ours, wanted, error);
-      return text;
-    }
-    double worst_here = 1;
-    std::string wrong;
-    for (std::int64_t j = 0; j < problem.columns; ++j) {
-      const double ours = read(g.type, got_gradient_[0].data(), g.index(i, j));
-      const double before = layout.accumulate ? read(g.type, g.buffer.host.data(), g.index(i, j)) : 0.0;
-      const double exact = row.output.gradient[j] + before;
-      if ((std::isnan(exact) && std::isnan(ours)) || ours == exact) continue;
-      const double scaled_x = TermsOf::scale(loss.options) * problem.x[i * problem.columns + j];
-      const double limit = row.is_masked ? 0.0 : gradient_limit(row, g.type, j, scaled_x, exact, layout.accumulate);
-      const double share = std::fabs(ours - exact) / limit;
-      if (std::isfinite(share)) worst_of_row.gradient = std::fmax(worst_of_row.gradient, share);
-      if (share <= worst_here) continue;  // false for NaN
-      worst_here = std::isnan(share) ? std::numeric_limits<double>::infinity() : share;
-      std::snprintf(text, sizeof text, "gradient %lld is %.9g, expected %.9g (%.2f limits; terms %.3g)",
-                    static_cast<long long>(j), ours, exact, share, row.terms[j]);
-      wrong = text;
-    }
-    return wrong;
   }
 
   /// What a call may not write: its inputs, and what lies behind its small outputs.
@@ -186,35 +156,6 @@ class RowRunner {
   Matrix x_, t_, g_;
   Buffer labels_, mask_, weights_, upstream_[2], losses_, statistics_;
   std::vector<unsigned char> got_losses_[2], got_gradient_[2], scratch_;
-};
-
-/// Counts, and the first failure of each loss, type and kind of row, in words.
-class Report {
- public:
-  int checked = 0, failed = 0;
-
-  void add(const RowLoss& loss, const RowProblem& problem, const Layout& layout, DataType gradient_type,
-           const std::string& launch, const std::string& wrong) {
-    ++checked;
-    if (wrong.empty()) return;
-    ++failed;
-    const std::string kind = wrong.substr(0, wrong.find(')'));  // "row 3 (ties"
-    const std::string key =
-        std::string(loss.name) + name_of(problem.type) + kind.substr(std::min(kind.find('('), kind.size()));
-    if (++told_[key] > 1) return;
-    std::printf("FAILED %s %s %lld x %lld (teacher %s, gradient %s), %s%s, %s: %s\n", loss.name, name_of(problem.type),
-                static_cast<long long>(problem.rows), static_cast<long long>(problem.columns),
-                name_of(problem.teacher_type), name_of(gradient_type), layout.name,
-                problem.modifiers ? ", modifiers" : "", launch.c_str(), wrong.c_str());
-    std::fflush(stdout);
-  }
-  int close(const std::string& what) const {
-    std::printf("%s: %d cases, %d failed: %s\n", what.c_str(), checked, failed, failed ? "FAILED" : "all well");
-    return failed ? 1 : 0;
-  }
-
- private:
-  std::map<std::string, int> told_;
 };
 
 }  // namespace row_check
