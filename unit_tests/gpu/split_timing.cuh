@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // SPDX-FileCopyrightText: VocabLoss contributors
-#ifndef VOCABLOSS_SPLIT_CHECK_TIMING_CUH
-#define VOCABLOSS_SPLIT_CHECK_TIMING_CUH
+#ifndef VOCABLOSS_SPLIT_TIMING_CUH
+#define VOCABLOSS_SPLIT_TIMING_CUH
 
 /// \file
 /// \brief Times path `split` beside a kernel that only streams the same bytes, from graphs over rotated buffers.
@@ -9,11 +9,16 @@
 /// A graph holds one launch per set of buffers, and the sets together exceed L2, so that every launch finds its rows in
 /// device memory. Time per launch: median over replays of replay time / launches.
 
-#include "split_check_case.cuh"
+#include <vocabloss/impl/cuda/split_shipped.cuh>
 
-#include <algorithm>
+#include <random>
+
+#include "row_losses.cuh"
 
 namespace split_check {
+
+using namespace row_check;
+using Impl::SplitShape;
 
 /// g = x + t, or g = x + 1: reads and writes each stream once.
 template <int streams>
@@ -78,14 +83,17 @@ class Timing {
   }
 
   /// Microseconds a launch.
-  float of_loss(const LossEntry& loss, Pass pass, const SplitShape& shape) {
+  template <class Loss>
+  float of_loss(Pass pass, const SplitShape& shape) {
+    const std::size_t bytes = Impl::split_workspace_bytes<Loss>(shape);
     void* workspace = nullptr;
-    CUDA(cudaMalloc(&workspace, loss.workspace_bytes(shape)));
-    Impl::split_initialise(workspace, loss.workspace_bytes(shape), stream_);
+    CUDA(cudaMalloc(&workspace, bytes));
+    Impl::split_initialise(workspace, bytes, stream_);
+    const Loss loss(LossOptions{});
     const float time = median([&](int set) {
       RowCall<float> one = call(set);
       if (pass == Pass::backward) one.statistics = statistics_;
-      loss.launch(DataType::bf16, one, pass, shape, workspace, stream_);
+      Impl::launch_split<Loss, bfloat16>(loss, one, pass, shape, workspace, stream_);
     });
     CUDA(cudaFree(workspace));
     return time;
@@ -143,6 +151,44 @@ class Timing {
   std::int64_t* labels_ = nullptr;
   cudaStream_t stream_ = nullptr;
 };
+
+template <class Loss>
+void time_loss(const char* name, bool sweep) {
+  struct Shape {
+    std::int64_t rows, columns;
+  };
+  constexpr Shape shapes[] = {{1, 131072},  {2, 131072}, {8, 131072}, {32, 131072}, {64, 131072},  {131, 131072},
+                              {131, 32768}, {1, 32768},  {8, 50257},  {64, 524288}, {16, 1048576}, {64, 2097152}};
+  int sm_count = 0;
+  CUDA(cudaDeviceGetAttribute(&sm_count, cudaDevAttrMultiProcessorCount, 0));
+  for (const Shape& s : shapes) {
+    Timing timing(s.rows, s.columns, Loss::streams);
+    const SplitShape chosen = Impl::choose_split_shape(s.rows, s.columns, Loss::streams, DataType::bf16, sm_count,
+                                                       Impl::split_blocks_of<Loss>);
+    const float stream = timing.of_stream();
+    const float time = timing.of_loss<Loss>(Pass::forward_backward, chosen);
+    std::printf(
+        "%-14s %4lld x %-8lld stream %8.2f us  ours %8.2f us  share %.3f  forward %8.2f us  backward %8.2f us  %s\n",
+        name, static_cast<long long>(s.rows), static_cast<long long>(s.columns), stream, time, stream / time,
+        timing.of_loss<Loss>(Pass::forward, chosen), timing.of_loss<Loss>(Pass::backward, chosen),
+        chosen.describe().c_str());
+    if (!sweep) continue;
+    for (const int group : {1, 2, 3, 4, 6, 8, 11, 12, 16, 22, 24, 32, 44, 48, 64, 66, 96, 132, 192, 256}) {
+      const int blocks = sm_count * Impl::split_blocks_of<Loss>;
+      const SplitShape shape{group, static_cast<int>(std::min<std::int64_t>(s.rows, blocks / group)), blocks};
+      if (group > blocks || (s.columns >= 524288 && group < 3)) continue;
+      std::printf("   %d:%.2f", group, timing.of_loss<Loss>(Pass::forward_backward, shape));
+    }
+    std::printf("\n");
+    std::fflush(stdout);
+  }
+}
+
+inline void time_all(bool sweep) {
+  time_loss<loss::ReverseKl<float>>("reverse_kl", sweep);
+  time_loss<loss::CrossEntropy<float>>("cross_entropy", sweep);
+  if (!sweep) time_loss<loss::Jsd<float>>("jsd", sweep);
+}
 
 }  // namespace split_check
 

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// SPDX-FileCopyrightText: VocabLoss contributors
+#ifndef VOCABLOSS_ROW_ORACLE_HPP
+#define VOCABLOSS_ROW_ORACLE_HPP
+
+/// \file
+/// \brief What a row must give, and how near to it is right: the accuracy rule of the library.
+///
+/// Losses: within 3e-6 of max(1, |loss|). 16-bit gradients: rounded once from something as good as float, 0.51 units in
+/// the last place and 1e-6 of the terms of the formula. Float gradients: 2^-22 max(8, |lse|, |s x_j|) of those terms.
+/// The terms are the absolute values that the formula adds up (reverse KL: s p_j (|d_j| + |loss|)): where they cancel,
+/// no arithmetic in float can keep more.
+
+#include <vocabloss/loss/options.hpp>
+#include <vocabloss/loss/reference.hpp>
+
+#include "row_problem.hpp"
+
+namespace row_check {
+
+/// Sums of the absolute terms of a row's gradient, upstream multiplied in. `student`, `teacher`: softmaxes that exist.
+using Terms = void (*)(const LossOptions&, const reference::RowInput&, const reference::Softmax& student,
+                       const reference::Softmax& teacher, double* terms);
+
+struct TermsOf {
+  using Softmax = reference::Softmax;
+  using Row = reference::RowInput;
+
+  static double scale(const LossOptions& options) { return options.logit_scale / options.temperature; }
+  static void label(const LossOptions& o, const Row& row, const Softmax& student, const Softmax&, double* terms) {
+    for (std::size_t j = 0; j < student.p.size(); ++j) {
+      terms[j] += std::fabs(row.upstream[0]) * scale(o) * (student.p[j] + (static_cast<int>(j) == row.label ? 1 : 0));
+    }
+  }
+  static void teacher_logits(const LossOptions& o, const Row& row, const Softmax& p, const Softmax& q, double* terms) {
+    for (std::size_t j = 0; j < p.p.size(); ++j) terms[j] = std::fabs(row.upstream[0]) * scale(o) * (p.p[j] + q.p[j]);
+  }
+  static void probabilities(const LossOptions& o, const Row& row, const Softmax& p, const Softmax&, double* terms) {
+    double sum = 0;
+    for (const double q : row.t) sum += std::fabs(q);
+    for (std::size_t j = 0; j < p.p.size(); ++j) {
+      terms[j] = std::fabs(row.upstream[0]) * scale(o) * (p.p[j] * sum + std::fabs(row.t[j]));
+    }
+  }
+  static void reverse_kl(const LossOptions& o, const Row& row, const Softmax& p, const Softmax& q, double* terms) {
+    double loss = 0;
+    for (std::size_t j = 0; j < p.p.size(); ++j) loss += reference::term(p.p[j], p.log_p[j] - q.log_p[j]);
+    for (std::size_t j = 0; j < p.p.size(); ++j) {
+      const double sum = std::fabs(p.log_p[j] - q.log_p[j]) + std::fabs(loss);
+      terms[j] = std::fabs(row.upstream[0]) * scale(o) * reference::term(p.p[j], sum);
+    }
+  }
+  static void jsd(const LossOptions& o, const Row& row, const Softmax& p, const Softmax& q, double* terms) {
+    double sum = 0;
+    for (std::size_t j = 0; j < p.p.size(); ++j) {
+      const double a = std::log1p(-o.jsd_beta) + p.log_p[j], b = std::log(o.jsd_beta) + q.log_p[j];
+      terms[j] = p.log_p[j] - (std::fmax(a, b) + std::log1p(std::exp(-std::fabs(a - b))));  // log p/m
+      sum += reference::term(p.p[j], terms[j]);
+    }
+    for (std::size_t j = 0; j < p.p.size(); ++j) {
+      const double both = reference::term(p.p[j], std::fabs(terms[j]) + std::fabs(sum));
+      terms[j] = std::fabs(row.upstream[0]) * scale(o) * (1 - o.jsd_beta) * both;
+    }
+  }
+  static void z_loss(const LossOptions& o, const Row& row, const Softmax& p, const Softmax&, double* terms) {
+    for (std::size_t j = 0; j < p.p.size(); ++j) {
+      terms[j] = std::fabs(row.upstream[0]) * 2 * scale(o) * std::fabs(p.lse) * p.p[j];
+    }
+  }
+  template <int output>
+  static void entropy(const LossOptions& o, const Row& row, const Softmax& p, const Softmax&, double* terms) {
+    double entropy = 0;
+    for (std::size_t j = 0; j < p.p.size(); ++j) entropy -= reference::term(p.p[j], p.log_p[j]);
+    for (std::size_t j = 0; j < p.p.size(); ++j) {
+      const double sum = reference::term(p.p[j], std::fabs(p.log_p[j]) + entropy);
+      terms[j] = std::fabs(row.upstream[output]) * scale(o) * sum;
+    }
+  }
+  static void label_and_entropy(const LossOptions& o, const Row& row, const Softmax& p, const Softmax& q,
+                                double* terms) {
+    entropy<1>(o, row, p, q, terms);
+    label(o, row, p, q, terms);
+  }
+};
+
+/// A row's right answer.
+struct ExpectedRow {
+  reference::RowOutput output;  ///< weights and factors multiplied in
+  std::vector<double> terms;
+  double loss_factor = 1;  ///< of the losses
+  double lse = 0;
+  bool is_masked = false;  ///< exactly 0
+};
+
+/// One unit in the last place of a stored value.
+inline double unit_of(DataType type, double value) {
+  const int digits = type == DataType::bf16 ? 8 : type == DataType::fp16 ? 11 : 24;
+  const int lowest = type == DataType::fp16 ? -14 : -126;
+  const int exponent = value == 0 ? lowest : std::max(lowest, std::ilogb(value));
+  return std::ldexp(1.0, exponent + 1 - digits);
+}
+
+inline double loss_limit(const ExpectedRow& row, double wanted) {
+  return 3e-6 * std::fmax(row.loss_factor, std::fabs(wanted));
+}
+
+/// `before`: what the gradient is added to. Probabilities below the smallest normal float may be 0 (loss/math.hpp).
+inline double gradient_limit(const ExpectedRow& row, DataType type, std::int64_t j, double scaled_x, double exact,
+                             bool accumulates) {
+  const double magnitude =
+      std::fmax(std::fmax(8.0, std::fabs(row.lse)), std::isfinite(scaled_x) ? std::fabs(scaled_x) : 0.0);
+  const double flushed = row.is_masked ? 0.0 : 0x1p-126 * magnitude;
+  if (type == DataType::fp32) {
+    return 0x1p-22 * magnitude * row.terms[j] + (accumulates ? 0.51 * unit_of(type, exact) : 0.0) + flushed;
+  }
+  return 0.51 * unit_of(type, exact) + 1e-6 * row.terms[j] + flushed;
+}
+
+}  // namespace row_check
+
+#endif
