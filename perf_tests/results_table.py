@@ -1,41 +1,100 @@
 #!/usr/bin/env python3
-"""Prints the README's table of GPU figures from result files in entropy_sweep's JSON form.
+# SPDX-License-Identifier: BSD-3-Clause
+# SPDX-FileCopyrightText: VocabLoss contributors
+"""Prints the README's tables of figures on one GPU from result files in entropy_sweep's JSON form.
 
-    python3 perf_tests/results_table.py perf_tests/results/h100-2026-11-28.json perf_tests/results/h100-2026-11-28-torch.json
+    python3 perf_tests/results_table.py perf_tests/results/h100-*.json
 """
 import json
 import sys
 
+PEERS = ["torch_compile", "torch_autotune", "fast_llm", "fast_llm_cap32k", "liger"]
+
+
+class Results:
+    def __init__(self, names):
+        self.rows, self.cards = [], set()
+        for name in names:
+            with open(name) as file:
+                content = json.load(file)
+            self.cards.add(f"{content['context']['card']}, {content['context']['date'][:10]}")
+            self.rows += [r for r in content["results"] if not r.get("input") and r["ranks"] == 1]
+
+    def best(self, **wanted):
+        """The fastest result with these values; None if there is none that is ok."""
+        wanted = {"pass": "forward_backward", "type": "bf16", "rows": 4096, "in_place": False, **wanted}
+        found = [r for r in self.rows if r["status"] == "ok" and all(r.get(k, v) == v for k, v in wanted.items())]
+        return min(found, key=lambda r: r["ms"]["median"], default=None)
+
+    def values(self, key, **wanted):
+        return sorted({r[key] for r in self.rows if all(r.get(k) == v for k, v in wanted.items())})
+
+
+def time_of(result, digits=3):
+    return "-" if result is None else f"{result['ms']['median']:.{digits}f}"
+
+
+def cell(result):
+    if result is None:
+        return "-"
+    share = result.get("share_of_stream")
+    return time_of(result) + (f" ({share:.2f})" if share else "")
+
+
+def ratio(peer, ours):
+    return f"{peer['ms']['median'] / ours['ms']['median']:.1f}x" if peer and ours else "-"
+
+
+def table(title, head, lines):
+    lines = [line for line in lines if any(value != "-" for value in line[2:])]
+    if not lines:
+        return
+    print(f"\n{title}\n\n| " + " | ".join(head) + " |\n|" + "---|" * len(head))
+    for line in lines:
+        print("| " + " | ".join(line) + " |")
+
 
 def main():
-    results, cards = [], set()
-    for name in sys.argv[1:]:
-        with open(name) as file:
-            content = json.load(file)
-        cards.add(f"{content['context']['card']}, {content['context']['date'][:10]}")
-        results += content["results"]
-    rows = [r for r in results if r["rows"] == 4096 and r["status"] == "ok" and r["pass"] == "forward_backward"]
+    results = Results(sys.argv[1:])
+    losses = list(dict.fromkeys(r["loss"] for r in results.rows))
+    print("; ".join(sorted(results.cards)))
 
-    def best(loss, vocab, path):
-        found = [r for r in rows if (r["loss"], r["vocab"], r["path"]) == (loss, vocab, path)]
-        return min(found, key=lambda r: r["ms"]["median"]) if found else None
+    vocabs = results.values("vocab", path="cluster", rows=4096)
+    table("Path cluster, share of a streaming kernel by vocabulary", ["loss", "", *map(str, vocabs)],
+          [[loss, "", *(f"{r['share_of_stream']:.2f}" if (r := results.best(loss=loss, vocab=v, path="cluster")) else "-"
+                        for v in vocabs)] for loss in losses])
+    lines = []
+    for loss in losses:
+        for vocab in vocabs:
+            ours = results.best(loss=loss, vocab=vocab, path="cluster")
+            peers = [results.best(loss=loss, vocab=vocab, path=p) for p in PEERS]
+            if any(peers):
+                lines.append([loss, str(vocab), cell(ours), cell(results.best(loss=loss, vocab=vocab, path="team")),
+                              cell(results.best(loss=loss, vocab=vocab, path="naive")),
+                              *(f"{time_of(p)} ({ratio(p, ours)})" if p else "-" for p in peers)])
+    table("Median ms (share of the streaming kernel); of peers in brackets: their time over that of path cluster",
+          ["loss", "vocab", "cluster", "team, best cap", "naive", *PEERS], lines)
 
-    def cell(result):
-        if result is None:
-            return "-"
-        share = result.get("share_of_stream")
-        return f"{result['ms']['median']:.3f}" + (f" ({share:.2f})" if share else "")
-
-    print("; ".join(sorted(cards)) + ": 4096 rows, forward + backward, median ms (share of stream)\n")
-    paths = ["cluster", "team", "naive", "torch_compile"]
-    print("| loss | vocab | " + " | ".join(paths) + " | torch_compile / cluster |")
-    print("|---|---|" + "---|" * (len(paths) + 1))
-    for loss in dict.fromkeys(r["loss"] for r in rows):
-        for vocab in sorted({r["vocab"] for r in rows if r["loss"] == loss}):
-            found = [best(loss, vocab, path) for path in paths]
-            ours, torch = found[0], found[3]
-            ratio = f"{torch['ms']['median'] / ours['ms']['median']:.1f}x" if ours and torch else "-"
-            print(f"| {loss} | {vocab} | " + " | ".join(map(cell, found)) + f" | {ratio} |")
+    caps = [c for c in results.values("block_cap", path="team", rows=4096) if c]
+    table("Path team by block cap, ms", ["loss", "vocab", *map(str, caps)],
+          [[loss, str(v), *(time_of(results.best(loss=loss, vocab=v, path="team", block_cap=c)) for c in caps)]
+           for loss in losses for v in vocabs])
+    few = [r for r in (1, 8, 64, 131)]
+    lines = []
+    for loss in losses:
+        for vocab in results.values("vocab"):
+            for rows in few:
+                found = [results.best(loss=loss, vocab=vocab, rows=rows, path=p)
+                         for p in ("auto", "cluster", "split", "team", "torch_compile", "torch_compile_graph")]
+                lines.append([f"{loss} {rows} rows", str(vocab),
+                              *("-" if r is None else f"{1000 * r['ms']['median']:.1f}" for r in found)])
+    table("Few rows, microseconds", ["", "vocab", "auto", "cluster", "split", "team", "torch_compile",
+                                     "torch_compile in a graph"], lines)
+    kinds = [("forward only", {"pass": "forward"}), ("fp16", {"type": "fp16"}), ("fp32", {"type": "fp32"}),
+             ("in place", {"in_place": True})]
+    table("Path cluster otherwise, ms (share)", ["loss", "vocab", *(name for name, _ in kinds)],
+          [[loss, str(v), *(cell(results.best(loss=loss, vocab=v, path="cluster", **k)) for _, k in kinds)]
+           for loss in losses for v in vocabs])
 
 
 if __name__ == "__main__":

@@ -72,8 +72,35 @@ TEST(Cases, ExchangeMultipliesRanksOnly) {
   options.comm = Comm::mpi;
   options.paths = {Path::team, Path::gather};
   const Sweep sweep = make_sweep(options);
-  EXPECT_EQ(count(sweep, [](const Case& c) { return c.path == Path::team && c.exchange; }), 3u);
+  EXPECT_EQ(count(sweep, [](const Case& c) { return c.path == Path::team && c.exchange; }), 2u);
   EXPECT_EQ(count(sweep, [](const Case& c) { return c.path == Path::gather && !c.exchange; }), 1u);
+}
+
+TEST(Cases, EachPathHasItsExchanges) {
+  Options options;
+  options.comm = Comm::mpi;
+  options.exchanges = {Exchange::two_allreduce, Exchange::allgather, Exchange::in_kernel};
+  options.paths = {Path::reference, Path::naive, Path::team, Path::cluster, Path::split, Path::gather, Path::automatic};
+  const Sweep sweep = make_sweep(options);
+  const auto exchanges = [&](Path path) {
+    std::string all;
+    for (const Case& one : sweep.cases) {
+      if (one.path == path) all += (one.exchange ? std::string(to_name(*one.exchange)) : "none") + " ";
+    }
+    return all;
+  };
+  EXPECT_EQ(exchanges(Path::reference), "");
+  EXPECT_EQ(exchanges(Path::naive), "two_allreduce ");
+  EXPECT_EQ(exchanges(Path::team), "two_allreduce allgather ");
+  EXPECT_EQ(exchanges(Path::cluster), "in_kernel ");
+  EXPECT_EQ(exchanges(Path::split), "");
+  EXPECT_EQ(exchanges(Path::gather), "none ");
+  EXPECT_EQ(exchanges(Path::automatic), "two_allreduce allgather in_kernel ");
+  ASSERT_EQ(sweep.notes.size(), 1u);
+  for (const char* what : {"path reference needs the whole vocabulary", "path naive has no exchange allgather",
+                           "path team has no exchange in_kernel", "path cluster has no exchange two_allreduce"}) {
+    EXPECT_NE(sweep.notes[0].find(what), std::string::npos) << sweep.notes[0];
+  }
 }
 
 TEST(Cases, TheImpossibleIsLeftOutWithOneNote) {

@@ -72,6 +72,8 @@ TEST(Options, DefaultsAreThoseOfTheContract) {
   EXPECT_EQ(options.ignore_index, -100);
   EXPECT_EQ(options.seed, 0u);
   EXPECT_EQ(options.repeat, 20);
+  EXPECT_EQ(options.back_to_back, 1);
+  EXPECT_FALSE(options.graph);
   EXPECT_FALSE(options.in_place || options.check || options.quiet || options.dump_grad || options.type_given);
   EXPECT_TRUE(options.inputs.empty() && options.json.empty() && options.csv.empty() && options.dump.empty());
 }
@@ -160,6 +162,10 @@ TEST(Options, BadSizesAreRefused) {
   expect_bad({"--block-cap", "0"}, {"--block-cap", "'0'"});
   expect_bad({"--repeat", "0"}, {"--repeat", "'0'", "1"});
   expect_bad({"--repeat", "nan"}, {"--repeat", "'nan'"});
+  expect_bad({"--back-to-back", "0"}, {"--back-to-back", "'0'", "1"});
+  expect_bad({"--back-to-back", "4", "--in-place"}, {"--back-to-back 4", "--in-place"});
+  EXPECT_EQ(accepted({"--back-to-back", "4", "--graph"}).back_to_back, 4);
+  EXPECT_TRUE(accepted({"--back-to-back", "4", "--graph"}).graph);
   expect_bad({"--repeat", "2", "--repeat", "3"}, {"--repeat", "once"});
   expect_bad({"--seed", "-1"}, {"--seed", "'-1'"});
   expect_bad({"--ignore-index", "x"}, {"--ignore-index", "'x'"});

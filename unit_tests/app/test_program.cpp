@@ -4,12 +4,9 @@
 // The program as its user meets it: exit codes, files, the sample of real logits.
 
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -18,16 +15,13 @@
 #include <vector>
 
 #include "safetensors.hpp"
+#include "support/command.hpp"
 
 namespace {
 
 using namespace entropy_sweep;
 namespace fs = std::filesystem;
-
-struct Outcome {
-  int code = -1;
-  std::string text{};  // stdout and stderr
-};
+using Outcome = test::CommandOutcome;
 
 class Program : public testing::Test {
  protected:
@@ -49,18 +43,7 @@ class Program : public testing::Test {
 
   std::string file(const std::string& name) const { return (folder_ / name).string(); }
 
-  Outcome run(const std::string& arguments) const {
-    Outcome outcome;
-    std::FILE* pipe = popen(("'" + program_ + "' " + arguments + " 2>&1").c_str(), "r");
-    if (pipe == nullptr) return outcome;
-    std::array<char, 4096> buffer;
-    while (const std::size_t count = std::fread(buffer.data(), 1, buffer.size(), pipe)) {
-      outcome.text.append(buffer.data(), count);
-    }
-    const int status = pclose(pipe);
-    if (WIFEXITED(status)) outcome.code = WEXITSTATUS(status);
-    return outcome;
-  }
+  Outcome run(const std::string& arguments) const { return test::run_command("'" + program_ + "' " + arguments); }
 
   nlohmann::json json_of(const std::string& name) const {
     std::ifstream stream(file(name));
@@ -183,7 +166,7 @@ TEST_F(Program, TheReferenceReproducesTheSample) {
 }
 
 TEST_F(Program, ADumpIsAllOrNothing) {
-  const Outcome outcome = run("--rows 2 --vocab 8 --path team --comm mpi --dump " + file("x.st"));
+  const Outcome outcome = run("--rows 2 --vocab 8 --path team --comm nccl --dump " + file("x.st"));
   EXPECT_EQ(outcome.code, 3);
   EXPECT_FALSE(fs::exists(file("x.st")));
   EXPECT_NE(outcome.text.find("not written"), std::string::npos) << outcome.text;

@@ -56,7 +56,8 @@ Result with_status(const std::string& status) {
 
 TEST(Report, JsonHoldsEveryFieldOfTheContract) {
   const auto document = nlohmann::ordered_json::parse(to_json(some_context(), {some_result()}));
-  for (const char* field : {"card", "date", "git", "driver"}) EXPECT_TRUE(document["context"].contains(field)) << field;
+  for (const char* field : {"card", "date", "git", "driver", "back_to_back", "graph"})
+    EXPECT_TRUE(document["context"].contains(field)) << field;
   EXPECT_TRUE(document["context"]["driver"].is_null());
   const auto& record = document["results"][0];
   std::vector<std::string> names;

@@ -37,12 +37,8 @@
   VOCABLOSS_IMPL_SHIPPED_LOSS(prefix, Class, vocabloss::loss::Jsd, Exec)              \
   VOCABLOSS_IMPL_SHIPPED_LOSS(prefix, Class, vocabloss::loss::SoftCrossEntropyProbabilities, Exec)
 
-#if defined(KOKKOS_ENABLE_CUDA) || defined(KOKKOS_ENABLE_HIP) || defined(KOKKOS_ENABLE_SYCL)
-#define VOCABLOSS_IMPL_HOST_IS_ANOTHER_SPACE
-#endif
-
 VOCABLOSS_IMPL_SHIPPED(extern template, vocabloss::Impl::TeamPath, Kokkos::DefaultExecutionSpace)
-#if defined(VOCABLOSS_IMPL_HOST_IS_ANOTHER_SPACE)
+#if defined(KOKKOS_ENABLE_CUDA) || defined(KOKKOS_ENABLE_HIP) || defined(KOKKOS_ENABLE_SYCL)
 VOCABLOSS_IMPL_SHIPPED(extern template, vocabloss::Impl::TeamPath, Kokkos::DefaultHostExecutionSpace)
 #endif
 

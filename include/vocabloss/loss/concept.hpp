@@ -32,14 +32,37 @@
 /// cut of a row into pieces gives the same statistics; a piece of minus infinities is neutral; gradient is the
 /// derivative of value.
 ///
+/// What a loss may offer besides, for the kernels that count instructions (path `cluster`; without it they use what is
+/// above):
+///     kept_apart<r>                              which sums a round has, and which of them must keep their digits
+///     raise_plainly<r>(sums, max_x, max_t)       as raise, of PlainSums: a state that does not tell columns at the
+///                                                maximum from others
+///     sum_plainly<r>(sums, statistics, columns)  adds N columns to it
+///     is_good<r>(sums, statistics, low)          of a merged one: whether it may be used, also where columns of value
+///                                                `low` were to add nothing
+///     from_plain<r>(sums, statistics) -> State<r>
+///     note_label(state, x)                       the logit of the label, which sum_plainly does not look for
+///     plain_gradient(slope, columns)             the gradient of columns that are not the label
+///     has_plain_gradient(slope)                  whether this row has one
+///     is_at_maximum(slope, max_x, max_t)         optional: whether columns up to these values need `gradient` in a row
+///                                                that cares_for_maxima(slope)
+///     plain_gradient_may_be_nan                  whether NaN may mean no more than that `gradient` is needed
+///
 /// A user's own loss that satisfies the concept gets every path; see unit_tests/loss/test_custom_loss.cpp.
 
+#include <vocabloss/loss/online_softmax.hpp>
 #include <vocabloss/loss/pack.hpp>
 
 #include <concepts>
 #include <type_traits>
 
 namespace vocabloss::loss {
+
+/// What a round of statistics has: maxima and softmax sums of the streams, a weighted sum; and the streams whose sum
+/// less 1 must keep its digits.
+struct KeptApart {
+  bool maxima, weighted, x, t;
+};
 
 template <class L>
 concept LossAlgebra = std::is_trivially_copyable_v<L> && std::constructible_from<L, typename L::Options> &&
@@ -57,6 +80,18 @@ concept LossAlgebra = std::is_trivially_copyable_v<L> && std::constructible_from
   loss.template finish<0>(statistics, state);
   { loss.value(statistics, 0) } -> std::same_as<typename L::Real>;
   { loss.gradient(loss.gradient_row(statistics, row), columns, row.label) } -> std::same_as<Pack<typename L::Real, 4>>;
+};
+
+/// Whether a loss offers sum_plainly, and plain_gradient.
+template <class L, int Round>
+concept SumsPlainly = requires(const L loss, PlainSums<typename L::Real> sums, typename L::Statistics statistics,
+                               Columns<typename L::Real, 4> columns) {
+  loss.template sum_plainly<Round>(sums, statistics, columns);
+};
+template <class L>
+concept HasPlainGradient = requires(const L loss, typename L::Statistics statistics, Row<typename L::Real> row,
+                                    Columns<typename L::Real, 4> columns) {
+  loss.plain_gradient(loss.gradient_row(statistics, row), columns);
 };
 
 /// Adds N columns whose maxima nobody has looked at yet.

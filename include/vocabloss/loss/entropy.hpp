@@ -46,6 +46,7 @@ struct EntropyLoss {
   };
   struct GradientRow {
     Real maximum, label_factor, entropy_factor, mean_log2, excess;
+    Real plain_x, plain_factor, plain_rest;
   };
 
   template <int Round, int Lanes>
@@ -83,6 +84,43 @@ struct EntropyLoss {
       }
     }
   }
+  template <int Round>
+  static constexpr KeptApart kept_apart{.maxima = true, .weighted = true, .x = with_label, .t = false};
+
+  template <int Round>
+  KOKKOS_INLINE_FUNCTION void raise_plainly(PlainSums<Real>& sums, Real max_x, Real) const {
+    const Real weights = sums.x.sum;
+    const auto move = sums.x.raise(max_x, scale_log2);
+    sums.weighted = multiply_add(weights, move.distance, sums.weighted) * move.factor;
+  }
+  template <int Round, int N>
+  KOKKOS_INLINE_FUNCTION void sum_plainly(PlainSums<Real>& sums, const Statistics&,
+                                          const Columns<Real, N>& columns) const {
+    for (int j = 0; j < N; ++j) {
+      const Real a = sums.x.at(columns.x.lane[j], scale_log2);
+      const Real e = exp2_of(a);
+      sums.x.sum += e;
+      sums.weighted = multiply_add(e, a, sums.weighted);
+    }
+  }
+  template <int Round>
+  KOKKOS_INLINE_FUNCTION bool is_good(const PlainSums<Real>& sums, const Statistics&, Real low) const {
+    return sums.weighted - sums.weighted == Real(0) && (with_label ? sums.x.keeps_digits() : sums.x.sum >= Real(0.5)) &&
+           RelativeLine<Real>(sums.x.maximum, scale_log2).is_usable(low);
+  }
+  template <int Round>
+  KOKKOS_INLINE_FUNCTION State<Round> from_plain(const PlainSums<Real>& sums, const Statistics&) const {
+    const RelativeLine<Real> line(sums.x.maximum, scale_log2);
+    State<Round> state = identity<Round, 1>();
+    state.x.maximum = sums.x.maximum;
+    state.x.below.lane[0] = sums.x.sum * line.back();
+    state.weighted_sum.lane[0] = (sums.weighted - sums.x.sum * line.residual) * line.back();
+    return state;
+  }
+  template <class AnyState>
+  KOKKOS_INLINE_FUNCTION void note_label(AnyState& state, Real x) const {
+    state.label_logit = x;
+  }
   template <int Round, int Lanes>
   KOKKOS_INLINE_FUNCTION static State<Round> collapse(const State<Round, Lanes>& state) {
     return {state.x.collapse(), state.weighted_sum.total(), state.label_logit};
@@ -115,7 +153,31 @@ struct EntropyLoss {
     const Real of_label = with_label ? row.upstream[0] * scale : Real(0);
     const Real of_entropy = row.upstream[entropy_output] * scale * Real(log_of_2);
     const Real sum = Real(1) + statistics.excess;
-    return {statistics.maximum, -of_label / sum, -of_entropy / sum, statistics.mean_log2, statistics.excess};
+    const RelativeLine<Real> line(statistics.maximum, scale_log2);
+    const Real mean = statistics.mean_log2 + line.residual;
+    return {statistics.maximum,
+            -of_label / sum,
+            -of_entropy / sum,
+            statistics.mean_log2,
+            statistics.excess,
+            line.offset,
+            line.is_usable() ? -of_entropy / sum * line.back() : not_a_number<Real>(),
+            (of_entropy * mean - of_label) / sum * line.back()};
+  }
+
+  static constexpr bool plain_gradient_may_be_nan =
+      true;  ///< minus infinity: no probability, and an infinite logarithm
+  KOKKOS_INLINE_FUNCTION bool has_plain_gradient(const GradientRow& row) const {
+    return row.plain_factor == row.plain_factor;
+  }
+  template <int N>
+  KOKKOS_INLINE_FUNCTION Pack<Real, N> plain_gradient(const GradientRow& row, const Columns<Real, N>& columns) const {
+    Pack<Real, N> result;
+    for (int j = 0; j < N; ++j) {
+      const Real a = fused_multiply_add(columns.x.lane[j], scale_log2, row.plain_x);
+      result.lane[j] = exp2_of(a) * fused_multiply_add(a, row.plain_factor, row.plain_rest);
+    }
+    return result;
   }
   template <int N>
   KOKKOS_INLINE_FUNCTION Pack<Real, N> gradient(const GradientRow& row, const Columns<Real, N>& columns,

@@ -55,6 +55,7 @@ struct Jsd {
   };
   struct GradientRow {
     Real max_x, log2_sum_x, max_t, log2_sum_t, of_student, factor;
+    Real plain_x, plain_t, plain_weight_p, plain_weight_q, plain_least, plain_factor, plain_rest;
   };
 
   template <int Round, int Lanes>
@@ -104,6 +105,63 @@ struct Jsd {
                                          int) const {
     accumulate_round(state, statistics, columns);
   }
+  template <int Round>
+  static constexpr KeptApart kept_apart{.maxima = Round == 0, .weighted = Round == 1, .x = false, .t = false};
+
+  template <int Round>
+  KOKKOS_INLINE_FUNCTION void raise_plainly(PlainSums<Real>& sums, Real max_x, Real max_t) const {
+    sums.x.raise(max_x, scale.x_log2);
+    sums.t.raise(max_t, scale.t_log2);
+  }
+  /// In the second round the sums are those of p and q times the logarithms of their ratios to m, and that of q.
+  template <int Round, int N>
+  KOKKOS_INLINE_FUNCTION void sum_plainly(PlainSums<Real>& sums, const Statistics& statistics,
+                                          const Columns<Real, N>& columns) const {
+    if constexpr (Round == 0) {
+      for (int j = 0; j < N; ++j) {
+        sums.x.sum += exp2_of(sums.x.at(columns.x.lane[j], scale.x_log2));
+        sums.t.sum += exp2_of(sums.t.at(columns.t.lane[j], scale.t_log2));
+      }
+    } else {
+      const PlainMixture mixture(*this, statistics);
+      for (int j = 0; j < N; ++j) {
+        const Real log_p = fused_multiply_add(columns.x.lane[j], scale.x_log2, mixture.x);
+        const Real log_q = fused_multiply_add(columns.t.lane[j], scale.t_log2, mixture.t);
+        const Real p = exp2_of(log_p);
+        const Real q = exp2_of(log_q);
+        const Real log_m = mixture.log_m(p, q);
+        sums.x.sum = multiply_add(p, log_p - log_m, sums.x.sum);
+        sums.t.sum = multiply_add(q, log_q - log_m, sums.t.sum);
+        sums.weighted += q;
+      }
+    }
+  }
+  template <int Round>
+  KOKKOS_INLINE_FUNCTION bool is_good(const PlainSums<Real>& sums, const Statistics& statistics, Real low) const {
+    const bool is_first = Round == 0;
+    const RelativeLine<Real> line_x(is_first ? sums.x.maximum : statistics.max_x, scale.x_log2);
+    const RelativeLine<Real> line_t(is_first ? sums.t.maximum : statistics.max_t, scale.t_log2);
+    const Real both = sums.x.sum + sums.t.sum;
+    const bool is_fine =
+        is_first ? sums.x.keeps_digits() && sums.t.keeps_digits() : both - both == Real(0) && !is_decided(statistics);
+    return is_fine && line_x.is_usable(low) && line_t.is_usable(low);
+  }
+  template <int Round>
+  KOKKOS_INLINE_FUNCTION State<Round> from_plain(const PlainSums<Real>& sums, const Statistics& statistics) const {
+    State<Round> state = identity<Round, 1>();
+    if constexpr (Round == 0) {
+      state.x.maximum = sums.x.maximum;
+      state.t.maximum = sums.t.maximum;
+      state.x.below.lane[0] = sums.x.sum * RelativeLine<Real>(sums.x.maximum, scale.x_log2).back();
+      state.t.below.lane[0] = sums.t.sum * RelativeLine<Real>(sums.t.maximum, scale.t_log2).back();
+    } else {
+      const PlainMixture mixture(*this, statistics);
+      state.of_student.lane[0] = sums.x.sum * mixture.back_x;
+      state.of_teacher.lane[0] =
+          multiply_add(mixture.lost_t - mixture.lost_x, sums.weighted, sums.t.sum) * mixture.back_t;
+    }
+    return state;
+  }
   template <int Round, int Lanes>
   KOKKOS_INLINE_FUNCTION static State<Round> collapse(const State<Round, Lanes>& state) {
     if constexpr (Round == 0) {
@@ -147,8 +205,42 @@ struct Jsd {
     return (beta * statistics.of_teacher + one_minus_beta * statistics.of_student) * Real(log_of_2);
   }
   KOKKOS_INLINE_FUNCTION GradientRow gradient_row(const Statistics& statistics, const Row<Real>& row) const {
-    return {statistics.max_x,      statistics.log2_sum_x, statistics.max_t,
-            statistics.log2_sum_t, statistics.of_student, row.upstream[0] * scale.x * one_minus_beta * Real(log_of_2)};
+    const Real factor = row.upstream[0] * scale.x * one_minus_beta * Real(log_of_2);
+    const PlainMixture mixture(*this, statistics);
+    const Real plain_factor = factor * mixture.back_x;
+    return {statistics.max_x,
+            statistics.log2_sum_x,
+            statistics.max_t,
+            statistics.log2_sum_t,
+            statistics.of_student,
+            factor,
+            mixture.x,
+            mixture.t,
+            mixture.weight_p,
+            mixture.weight_q,
+            mixture.least,
+            mixture.is_usable && !is_decided(statistics) ? plain_factor : not_a_number<Real>(),
+            -statistics.of_student * plain_factor};
+  }
+
+  static constexpr bool plain_gradient_may_be_nan =
+      true;  ///< minus infinity: no probability, and an infinite logarithm
+  KOKKOS_INLINE_FUNCTION bool has_plain_gradient(const GradientRow& row) const {
+    return row.plain_factor == row.plain_factor;
+  }
+  template <int N>
+  KOKKOS_INLINE_FUNCTION Pack<Real, N> plain_gradient(const GradientRow& row, const Columns<Real, N>& columns) const {
+    Pack<Real, N> result;
+    for (int j = 0; j < N; ++j) {
+      const Real log_p = fused_multiply_add(columns.x.lane[j], scale.x_log2, row.plain_x);
+      const Real log_q = fused_multiply_add(columns.t.lane[j], scale.t_log2, row.plain_t);
+      const Real p = exp2_of(log_p);
+      const Real q = exp2_of(log_q);
+      const Real log_m =
+          log2_of(multiply_add(p, row.plain_weight_p, multiply_add(q, row.plain_weight_q, row.plain_least)));
+      result.lane[j] = p * fused_multiply_add(log_p - log_m, row.plain_factor, row.plain_rest);
+    }
+    return result;
   }
   template <int N>
   KOKKOS_INLINE_FUNCTION Pack<Real, N> gradient(const GradientRow& row, const Columns<Real, N>& columns, int) const {
@@ -163,6 +255,44 @@ struct Jsd {
   }
 
  private:
+  /// Whether one column has almost all of p. Its log p - log m and the mean of them cancel, to the digit only if both
+  /// are found in the same way.
+  KOKKOS_INLINE_FUNCTION static bool is_decided(const Statistics& statistics) {
+    return !(statistics.log2_sum_x >= Real(0.32));  // log2 of PlainStream::least_plain_sum
+  }
+
+  /// The mixture from p and q themselves: log p and log q in one multiply-add each, with constants rounded once. What
+  /// that loses of a logarithm, `lost`, is the same for all columns; log_m is found too small by as much as log_p is,
+  /// so that their difference is right.
+  struct PlainMixture {
+    Real x, t;  ///< log2 p = x_j scale + x + lost_x
+    Real lost_x, lost_t;
+    Real back_x, back_t;             ///< 2^lost
+    Real weight_p, weight_q, least;  ///< `least` keeps the logarithm finite where p and q vanish
+    bool is_usable;
+
+    KOKKOS_INLINE_FUNCTION PlainMixture(const Jsd& loss, const Statistics& statistics) {
+      const RelativeLine<Real> line_x(statistics.max_x, loss.scale.x_log2);
+      const RelativeLine<Real> line_t(statistics.max_t, loss.scale.t_log2);
+      const ExactSum<Real> offset_x(line_x.offset, -statistics.log2_sum_x);
+      const ExactSum<Real> offset_t(line_t.offset, -statistics.log2_sum_t);
+      x = offset_x.sum;
+      t = offset_t.sum;
+      lost_x = offset_x.lost - line_x.residual;
+      lost_t = offset_t.lost - line_t.residual;
+      back_x = exp2_of(lost_x);
+      back_t = exp2_of(lost_t);
+      const Real back_m = exp2_of(-lost_x);
+      weight_p = loss.one_minus_beta;
+      weight_q = loss.beta * back_t * back_m;
+      least = Real(1e-36);
+      is_usable = line_x.is_usable() && line_t.is_usable();
+    }
+    KOKKOS_INLINE_FUNCTION Real log_m(Real p, Real q) const {
+      return log2_of(multiply_add(p, weight_p, multiply_add(q, weight_q, least)));
+    }
+  };
+
   struct Mixture {
     Real ratio;      ///< the smaller of p and q over the larger
     Real log_ratio;  ///< log p - log q

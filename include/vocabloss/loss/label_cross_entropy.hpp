@@ -45,6 +45,7 @@ struct LabelLoss {
   };
   struct GradientRow {
     Real maximum, factor, excess;
+    Real plain_x, plain_factor;
   };
 
   template <int Round, int Lanes>
@@ -71,6 +72,36 @@ struct LabelLoss {
       }
     }
   }
+  template <int Round>
+  static constexpr KeptApart kept_apart{.maxima = true, .weighted = false, .x = true, .t = false};
+
+  template <int Round>
+  KOKKOS_INLINE_FUNCTION void raise_plainly(PlainSums<Real>& sums, Real max_x, Real) const {
+    sums.x.raise(max_x, scale_log2);
+  }
+  template <int Round, int N>
+  KOKKOS_INLINE_FUNCTION void sum_plainly(PlainSums<Real>& sums, const Statistics&,
+                                          const Columns<Real, N>& columns) const {
+    for (int j = 0; j < N; ++j) {
+      sums.x.sum += exp2_of(sums.x.at(columns.x.lane[j], scale_log2));
+    }
+  }
+  template <int Round>
+  KOKKOS_INLINE_FUNCTION bool is_good(const PlainSums<Real>& sums, const Statistics&, Real low) const {
+    return sums.x.keeps_digits() && RelativeLine<Real>(sums.x.maximum, scale_log2).is_usable(low);
+  }
+  template <int Round>
+  KOKKOS_INLINE_FUNCTION State<Round> from_plain(const PlainSums<Real>& sums, const Statistics&) const {
+    const RelativeLine<Real> line(sums.x.maximum, scale_log2);
+    State<Round> state = identity<Round, 1>();
+    state.x.maximum = sums.x.maximum;
+    state.x.below.lane[0] = sums.x.sum * line.back();
+    return state;
+  }
+  template <class AnyState>
+  KOKKOS_INLINE_FUNCTION void note_label(AnyState& state, Real x) const {
+    state.label_logit = x;
+  }
   template <int Round, int Lanes>
   KOKKOS_INLINE_FUNCTION static State<Round> collapse(const State<Round, Lanes>& state) {
     return {state.x.collapse(), state.label_logit};
@@ -95,7 +126,24 @@ struct LabelLoss {
   }
   KOKKOS_INLINE_FUNCTION GradientRow gradient_row(const Statistics& statistics, const Row<Real>& row) const {
     const Real upstream = Real(sign) * row.upstream[0] * scale;
-    return {statistics.maximum, upstream / (Real(1) + statistics.excess), statistics.excess};
+    const Real factor = upstream / (Real(1) + statistics.excess);
+    const RelativeLine<Real> line(statistics.maximum, scale_log2);
+    return {statistics.maximum, factor, statistics.excess, line.offset,
+            line.is_usable() ? factor * line.back() : not_a_number<Real>()};
+  }
+
+  static constexpr bool plain_gradient_may_be_nan = false;
+  KOKKOS_INLINE_FUNCTION bool has_plain_gradient(const GradientRow& row) const {
+    return row.plain_factor == row.plain_factor;
+  }
+  template <int N>
+  KOKKOS_INLINE_FUNCTION Pack<Real, N> plain_gradient(const GradientRow& row, const Columns<Real, N>& columns) const {
+    Pack<Real, N> result;
+    for (int j = 0; j < N; ++j) {
+      const Real a = fused_multiply_add(columns.x.lane[j], scale_log2, row.plain_x);
+      result.lane[j] = exp2_of(a) * row.plain_factor;
+    }
+    return result;
   }
   template <int N>
   KOKKOS_INLINE_FUNCTION Pack<Real, N> gradient(const GradientRow& row, const Columns<Real, N>& columns,

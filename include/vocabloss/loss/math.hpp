@@ -95,6 +95,16 @@ KOKKOS_INLINE_FUNCTION float multiply_add(float a, float b, float c) {
 }
 KOKKOS_INLINE_FUNCTION double multiply_add(double a, double b, double c) { return a * b + c; }
 
+/// a * b + c, rounded once everywhere.
+KOKKOS_INLINE_FUNCTION float fused_multiply_add(float a, float b, float c) {
+#if defined(__CUDA_ARCH__)
+  return __fmaf_rn(a, b, c);
+#else
+  return std::fma(a, b, c);
+#endif
+}
+KOKKOS_INLINE_FUNCTION double fused_multiply_add(double a, double b, double c) { return ::fma(a, b, c); }
+
 template <class Real>
 KOKKOS_INLINE_FUNCTION Real not_a_number() {
   return static_cast<Real>(__builtin_nanf(""));

@@ -39,6 +39,70 @@ struct MaximumMove {
   }
 };
 
+/// x relative to a maximum in one multiply-add, for the kernels that count instructions: at(x) = x * scale + offset,
+/// where offset = -maximum * scale is rounded once. So at(x) is too large by `residual`, the same for all columns: a
+/// sum of 2^at(x) is put right by one multiplication with `back()`.
+template <class Real>
+struct RelativeLine {
+  Real scale, offset, residual;
+
+  KOKKOS_INLINE_FUNCTION RelativeLine(Real maximum, Real scale_log2)
+      : scale(scale_log2), offset(-(maximum * scale_log2)), residual(fused_multiply_add(maximum, scale_log2, offset)) {}
+
+  KOKKOS_INLINE_FUNCTION Real at(Real x) const { return fused_multiply_add(x, scale, offset); }
+  KOKKOS_INLINE_FUNCTION Real back() const { return exp2_of(-residual); }
+  /// Whether the residual is small, which it is unless the maximum is not finite or beyond all bounds.
+  KOKKOS_INLINE_FUNCTION bool is_usable() const {
+    return bool(int(offset < Real(1 << 23)) & int(offset > Real(-(1 << 23))));  // no branch
+  }
+  /// The same, and whether a column as low as this adds nothing.
+  KOKKOS_INLINE_FUNCTION bool is_usable(Real low) const { return bool(int(is_usable()) & int(at(low) < Real(-160))); }
+};
+
+/// A softmax sum kept relative to -offset, the rounded maximum * scale: see RelativeLine. No column is told from
+/// others.
+template <class Real>
+struct PlainStream {
+  Real maximum = Real(-1e30);
+  Real offset = Real(3e38);
+  Real sum = Real(0);
+
+  struct Move {
+    Real distance, factor;
+  };
+  KOKKOS_INLINE_FUNCTION Move raise(Real to, Real scale_log2) {
+    maximum = larger(maximum, to);
+    const Real before = offset;
+    offset = -(maximum * scale_log2);
+    const Real distance = larger(offset - before, Real(-3e38));
+    const Real factor = exp2_of(distance);
+    sum *= factor;
+    return {distance, factor};
+  }
+  KOKKOS_INLINE_FUNCTION Real at(Real x, Real scale_log2) const { return fused_multiply_add(x, scale_log2, offset); }
+  /// Of a merged sum: whether 1 may be subtracted from it although the 1 of its maximum was added in the middle.
+  KOKKOS_INLINE_FUNCTION bool keeps_digits() const { return sum >= Real(least_plain_sum); }
+  static constexpr double least_plain_sum = 1.25;
+};
+
+/// Plain sums of the two streams, a weighted one, or whatever a round has.
+template <class Real>
+struct PlainSums {
+  PlainStream<Real> x, t;
+  Real weighted = Real(0);
+};
+
+/// a + b and what its rounding lost.
+template <class Real>
+struct ExactSum {
+  Real sum, lost;
+
+  KOKKOS_INLINE_FUNCTION ExactSum(Real a, Real b) : sum(a + b) {
+    const Real of_b = sum - a;
+    lost = (a - (sum - of_b)) + (b - of_b);
+  }
+};
+
 /// The softmax statistics of one stream: its maximum, how many columns sit at it, and the sum of
 /// 2^((x - maximum) * scale) over all others.
 ///

@@ -43,6 +43,7 @@ struct SoftCrossEntropyProbabilities {
   };
   struct GradientRow {
     Real maximum, target_sum, excess, factor;
+    Real plain_x, plain_factor_x, plain_factor_t;
   };
 
   template <int Round, int Lanes>
@@ -69,6 +70,39 @@ struct SoftCrossEntropyProbabilities {
       state.target_sum.lane[j % Lanes] += columns.t.lane[j];
     }
     add_weighted(state.weighted_sum, columns.t, factor);
+  }
+  template <int Round>
+  static constexpr KeptApart kept_apart{.maxima = true, .weighted = true, .x = true, .t = false};
+
+  template <int Round>
+  KOKKOS_INLINE_FUNCTION void raise_plainly(PlainSums<Real>& sums, Real max_x, Real) const {
+    const auto move = sums.x.raise(max_x, scale_log2);
+    sums.weighted = multiply_add(sums.t.sum, move.distance, sums.weighted);
+  }
+  template <int Round, int N>
+  KOKKOS_INLINE_FUNCTION void sum_plainly(PlainSums<Real>& sums, const Statistics&,
+                                          const Columns<Real, N>& columns) const {
+    for (int j = 0; j < N; ++j) {
+      const Real a = sums.x.at(columns.x.lane[j], scale_log2);
+      sums.x.sum += exp2_of(a);
+      sums.t.sum += columns.t.lane[j];
+      sums.weighted = multiply_add(columns.t.lane[j], a, sums.weighted);
+    }
+  }
+  template <int Round>
+  KOKKOS_INLINE_FUNCTION bool is_good(const PlainSums<Real>& sums, const Statistics&, Real low) const {
+    return sums.weighted - sums.weighted == Real(0) && sums.x.keeps_digits() &&
+           RelativeLine<Real>(sums.x.maximum, scale_log2).is_usable(low);
+  }
+  template <int Round>
+  KOKKOS_INLINE_FUNCTION State<Round> from_plain(const PlainSums<Real>& sums, const Statistics&) const {
+    const RelativeLine<Real> line(sums.x.maximum, scale_log2);
+    State<Round> state = identity<Round, 1>();
+    state.x.maximum = sums.x.maximum;
+    state.x.below.lane[0] = sums.x.sum * line.back();
+    state.target_sum.lane[0] = sums.t.sum;
+    state.weighted_sum.lane[0] = sums.weighted - sums.t.sum * line.residual;
+    return state;
   }
   template <int Round, int Lanes>
   KOKKOS_INLINE_FUNCTION static State<Round> collapse(const State<Round, Lanes>& state) {
@@ -100,7 +134,35 @@ struct SoftCrossEntropyProbabilities {
   }
   KOKKOS_INLINE_FUNCTION GradientRow gradient_row(const Statistics& statistics, const Row<Real>& row) const {
     const Real factor = row.upstream[0] * scale / (Real(1) + statistics.excess);
-    return {statistics.maximum, statistics.target_sum, statistics.excess, factor};
+    const RelativeLine<Real> line(statistics.maximum, scale_log2);
+    return {statistics.maximum,
+            statistics.target_sum,
+            statistics.excess,
+            factor,
+            line.offset,
+            line.is_usable() ? factor * statistics.target_sum * line.back() : not_a_number<Real>(),
+            row.upstream[0] * scale};
+  }
+
+  static constexpr bool plain_gradient_may_be_nan = false;
+  KOKKOS_INLINE_FUNCTION bool has_plain_gradient(const GradientRow& row) const {
+    return row.plain_factor_x == row.plain_factor_x;
+  }
+  /// At the maximum, p and q may both be almost 1.
+  KOKKOS_INLINE_FUNCTION bool cares_for_maxima(const GradientRow& row) const {
+    return row.excess < Real(PlainStream<Real>::least_plain_sum - 1);
+  }
+  KOKKOS_INLINE_FUNCTION bool is_at_maximum(const GradientRow& row, Real max_x, Real) const {
+    return max_x == row.maximum;
+  }
+  template <int N>
+  KOKKOS_INLINE_FUNCTION Pack<Real, N> plain_gradient(const GradientRow& row, const Columns<Real, N>& columns) const {
+    Pack<Real, N> result;
+    for (int j = 0; j < N; ++j) {
+      const Real e = exp2_of(fused_multiply_add(columns.x.lane[j], scale_log2, row.plain_x));
+      result.lane[j] = fused_multiply_add(e, row.plain_factor_x, -(columns.t.lane[j] * row.plain_factor_t));
+    }
+    return result;
   }
   template <int N>
   KOKKOS_INLINE_FUNCTION Pack<Real, N> gradient(const GradientRow& row, const Columns<Real, N>& columns, int) const {

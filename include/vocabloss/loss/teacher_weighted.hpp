@@ -63,12 +63,46 @@ struct TeacherWeightedLoss : TwoSoftmaxLoss<RealType, Term> {
 
   struct GradientRow {
     Real max_x, max_t, excess_x, excess_t, factor;
+    Real plain_x, plain_t, plain_factor_x, plain_factor_t;
   };
 
   KOKKOS_INLINE_FUNCTION GradientRow gradient_row(const Statistics& statistics, const Row<Real>& row) const {
     const Real sums = (Real(1) + statistics.excess_x) * (Real(1) + statistics.excess_t);
-    return {statistics.max_x, statistics.max_t, statistics.excess_x, statistics.excess_t,
-            row.upstream[0] * scale.x / sums};
+    const RelativeLine<Real> line_x(statistics.max_x, scale.x_log2), line_t(statistics.max_t, scale.t_log2);
+    const Real upstream = row.upstream[0] * scale.x;
+    const bool usable = line_x.is_usable() && line_t.is_usable();
+    return {statistics.max_x,
+            statistics.max_t,
+            statistics.excess_x,
+            statistics.excess_t,
+            upstream / sums,
+            line_x.offset,
+            line_t.offset,
+            usable ? upstream / (Real(1) + statistics.excess_x) * line_x.back() : not_a_number<Real>(),
+            upstream / (Real(1) + statistics.excess_t) * line_t.back()};
+  }
+
+  static constexpr bool plain_gradient_may_be_nan = false;
+  KOKKOS_INLINE_FUNCTION bool has_plain_gradient(const GradientRow& row) const {
+    return row.plain_factor_x == row.plain_factor_x;
+  }
+  /// At a maximum, p and q may both be almost 1.
+  KOKKOS_INLINE_FUNCTION bool cares_for_maxima(const GradientRow& row) const {
+    return row.excess_x < Real(PlainStream<Real>::least_plain_sum - 1) &&
+           row.excess_t < Real(PlainStream<Real>::least_plain_sum - 1);
+  }
+  KOKKOS_INLINE_FUNCTION bool is_at_maximum(const GradientRow& row, Real max_x, Real max_t) const {
+    return max_x == row.max_x || max_t == row.max_t;
+  }
+  template <int N>
+  KOKKOS_INLINE_FUNCTION Pack<Real, N> plain_gradient(const GradientRow& row, const Columns<Real, N>& columns) const {
+    Pack<Real, N> result;
+    for (int j = 0; j < N; ++j) {
+      const Real ea = exp2_of(fused_multiply_add(columns.x.lane[j], scale.x_log2, row.plain_x));
+      const Real eb = exp2_of(fused_multiply_add(columns.t.lane[j], scale.t_log2, row.plain_t));
+      result.lane[j] = fused_multiply_add(ea, row.plain_factor_x, -(eb * row.plain_factor_t));
+    }
+    return result;
   }
   template <int N>
   KOKKOS_INLINE_FUNCTION Pack<Real, N> gradient(const GradientRow& row, const Columns<Real, N>& columns, int) const {

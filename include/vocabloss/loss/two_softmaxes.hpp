@@ -100,6 +100,51 @@ struct TwoSoftmaxLoss {
     }
     state.weighted_sum.add(relative, weight, factor);
   }
+  template <int Round>
+  static constexpr KeptApart kept_apart{.maxima = true, .weighted = true, .x = true, .t = !Term::weight_is_student};
+
+  template <int Round>
+  KOKKOS_INLINE_FUNCTION void raise_plainly(PlainSums<Real>& sums, Real max_x, Real max_t) const {
+    const Real weights = Term::weight_is_student ? sums.x.sum : sums.t.sum;
+    const auto move_x = sums.x.raise(max_x, scale.x_log2);
+    const auto move_t = sums.t.raise(max_t, scale.t_log2);
+    sums.weighted = multiply_add(weights, Term::shift(move_x.distance, move_t.distance), sums.weighted) *
+                    (Term::weight_is_student ? move_x.factor : move_t.factor);
+  }
+  template <int Round, int N>
+  KOKKOS_INLINE_FUNCTION void sum_plainly(PlainSums<Real>& sums, const Statistics&,
+                                          const Columns<Real, N>& columns) const {
+    for (int j = 0; j < N; ++j) {
+      const Real a = sums.x.at(columns.x.lane[j], scale.x_log2);
+      const Real b = sums.t.at(columns.t.lane[j], scale.t_log2);
+      const Real ea = exp2_of(a);
+      const Real eb = exp2_of(b);
+      sums.x.sum += ea;
+      sums.t.sum += eb;
+      sums.weighted = multiply_add(Term::weight_is_student ? ea : eb, Term::factor(a, b), sums.weighted);
+    }
+  }
+  template <int Round>
+  KOKKOS_INLINE_FUNCTION bool is_good(const PlainSums<Real>& sums, const Statistics&, Real low) const {
+    const RelativeLine<Real> line_x(sums.x.maximum, scale.x_log2), line_t(sums.t.maximum, scale.t_log2);
+    const bool keeps_t = Term::weight_is_student ? sums.t.sum >= Real(0.5) : sums.t.keeps_digits();
+    return sums.weighted - sums.weighted == Real(0) && sums.x.keeps_digits() && keeps_t && line_x.is_usable(low) &&
+           line_t.is_usable(low);
+  }
+  template <int Round>
+  KOKKOS_INLINE_FUNCTION State<Round> from_plain(const PlainSums<Real>& sums, const Statistics&) const {
+    const RelativeLine<Real> line_x(sums.x.maximum, scale.x_log2), line_t(sums.t.maximum, scale.t_log2);
+    const Real weights = Term::weight_is_student ? sums.x.sum : sums.t.sum;
+    const Real shift = Term::shift(line_x.residual, line_t.residual);
+    State<Round> state = identity<Round, 1>();
+    state.x.maximum = sums.x.maximum;
+    state.t.maximum = sums.t.maximum;
+    state.x.below.lane[0] = sums.x.sum * line_x.back();
+    state.t.below.lane[0] = sums.t.sum * line_t.back();
+    state.weighted_sum.below.lane[0] =
+        (sums.weighted - weights * shift) * (Term::weight_is_student ? line_x.back() : line_t.back());
+    return state;
+  }
   template <int Round, int Lanes>
   KOKKOS_INLINE_FUNCTION static State<Round> collapse(const State<Round, Lanes>& state) {
     return {{state.x.collapse(), state.t.collapse(), state.weighted_sum.collapse()}};
@@ -129,7 +174,7 @@ struct TwoSoftmaxLoss {
     const Real mean = (at + below) / sum;
     Real at_maximum = at / weights.at.value();
     Real rest = (below - at_maximum * weights.below.value()) / sum;
-    if (mean - mean != Real(0)) {  // infinite: there is nothing to keep apart
+    if (mean - mean != Real(0) || weights.at.value() == Real(0)) {  // infinite, or nothing was kept apart
       at_maximum = mean;
       rest = Real(0);
     }

@@ -64,6 +64,13 @@ __device__ __forceinline__ float largest_of_warp(float value) {
   return __int_as_float(ordered ^ ((ordered >> 31) & 0x7fffffff));
 }
 
+/// The same in every lane, in the same order of additions.
+__device__ __forceinline__ float sum_of_warp(float value) {
+#pragma unroll
+  for (int distance = 16; distance > 0; distance /= 2) value += __shfl_xor_sync(0xffffffffu, value, distance);
+  return value;
+}
+
 /// Merges the states of a warp whose lanes hold the partial states of one row. With the maxima of the warp known, every
 /// lane rescales once and the rest is addition: 6 instructions a level instead of some 40 (reverse KL).
 template <int Round, int Lanes, class Loss, class State>

@@ -5,7 +5,8 @@
 
 /// \file
 /// \brief Every kernel that a shared vocabulary launches for a loss, behind plain functions that know no communicator:
-/// the library holds them compiled for the shipped losses (src/portable/stage_launch.cpp.in).
+/// the library holds them compiled for the shipped losses on the default execution space
+/// (src/portable/stage_launch.cpp.in).
 
 #include <vocabloss/impl/distributed/stage_kernel.hpp>
 #include <vocabloss/impl/portable/team_path.hpp>
@@ -153,8 +154,5 @@ void poison_rows(const Exec& exec, const Loss& loss, const RowCall<Real>& rows, 
 }  // namespace vocabloss::Impl
 
 VOCABLOSS_IMPL_SHIPPED(extern template, vocabloss::Impl::StageLaunch, Kokkos::DefaultExecutionSpace)
-#if defined(VOCABLOSS_IMPL_HOST_IS_ANOTHER_SPACE)
-VOCABLOSS_IMPL_SHIPPED(extern template, vocabloss::Impl::StageLaunch, Kokkos::DefaultHostExecutionSpace)
-#endif
 
 #endif
