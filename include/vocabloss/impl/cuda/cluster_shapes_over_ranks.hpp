@@ -18,13 +18,12 @@ inline constexpr std::array<ClusterChoice, 5> one_stream_choices_over_ranks = {{
     {131072, {512, 2, 1, 4, 1}},
     {any_length, {512, 2, 1, 8, 1}},
 }};
-inline constexpr std::array<ClusterChoice, 6> two_stream_choices_over_ranks = {{
+inline constexpr std::array<ClusterChoice, 5> two_stream_choices_over_ranks = {{
     {8192, {256, 2, 2, 1, 1}},
-    {16384, {256, 2, 1, 1, 1}},
-    {32768, {256, 2, 1, 2, 1}},
-    {65536, {256, 2, 1, 4, 1}},
-    {131072, {256, 2, 1, 8, 1}},
-    {any_length, {256, 4, 1, 8, 0}},
+    {16384, {256, 2, 2, 2, 1}},
+    {32768, {256, 4, 1, 2, 1}},
+    {65536, {256, 4, 1, 4, 1}},
+    {any_length, {256, 4, 1, 8, 1}},
 }};
 
 /// As choose_cluster_shape. A loss of two rounds exchanges twice a row, one round after the other: without a lag.
