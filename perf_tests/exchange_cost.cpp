@@ -73,6 +73,13 @@ double difference(const A& a, const A& b, double relative) {
   return worst;
 }
 
+void fill_labels(const Kokkos::View<std::int64_t*, Exec>& labels, std::int64_t vocab) {
+  Kokkos::parallel_for(
+      "labels", labels.extent(0), KOKKOS_LAMBDA(const int i) {
+        labels(i) = static_cast<std::int64_t>(perf::hash_of(i) % static_cast<std::uint64_t>(vocab));
+      });
+}
+
 template <template <class> class Loss>
 class Comparison {
  public:
@@ -90,9 +97,7 @@ class Comparison {
         timer_(exec_) {
     perf::fill_logits<Exec, Logit>(exec_, x_, 2 * ranks.rank + 1);
     perf::fill_logits<Exec, Logit>(exec_, t_, 2 * ranks.rank + 2);
-    const auto labels = labels_;
-    Kokkos::parallel_for(
-        "labels", rows, KOKKOS_LAMBDA(const int i) { labels(i) = perf::hash_of(i) % vocab; });
+    fill_labels(labels_, vocab);
     exec_.fence();
   }
 

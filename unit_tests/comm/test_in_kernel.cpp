@@ -9,6 +9,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <thread>
 
@@ -21,6 +22,9 @@ namespace {
 using namespace test;
 using std::chrono::milliseconds;
 using vocabloss::bfloat16;
+
+constexpr double infinity = std::numeric_limits<double>::infinity();
+constexpr double not_a_number = std::numeric_limits<double>::quiet_NaN();
 
 class InKernel : public ::testing::Test {
  protected:

@@ -39,7 +39,8 @@ struct Columns {
 /// The facts of a row that an algebra may need.
 template <class Real>
 struct Row {
-  /// Column of the label counted from the start of this rank's shard; -1 where this shard does not hold it.
+  /// Column of the label counted from the start of this rank's shard; negative where this shard does not hold it, and
+  /// then no column that `accumulate` or `gradient` is given.
   int label;
   /// dL/dloss of each output, with row weight, divisor and factors already multiplied in.
   Real upstream[2];

@@ -50,6 +50,10 @@ struct ClusterLaunch {
   ClusterTickets* tickets;  ///< null: rows are dealt round robin
 };
 
+/// What consumers are told where the shard does not hold the label. Not -1: the first vector of a row that starts
+/// within a granule holds the columns before it, -1 among them.
+inline constexpr int no_label = -(1 << 30);
+
 inline constexpr int max_slots = 64;
 /// Rows between their first stage and the last use of what the exchange warp posted. A stage may run ahead by
 /// (rows_in_flight - 2) / rounds rows.

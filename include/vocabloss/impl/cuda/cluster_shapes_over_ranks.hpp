@@ -32,8 +32,12 @@ constexpr ClusterShape choose_cluster_shape_over_ranks(std::int64_t columns, Dat
   if (rounds == 2) return {alone.threads, alone.vectors, alone.blocks, alone.width, 0};
   const auto choose = [&](const auto& choices) {
     for (const ClusterChoice& choice : choices) {
-      if (columns * size_of(type) / 2 <= choice.up_to &&
-          choice.shape.holds(vectors_of(columns, type), streams, rounds)) {
+      // A row that starts within a vector may take a piece more: a launch then goes with a smaller lag.
+      const ClusterShape& shape = choice.shape;
+      const ClusterShape without_lag{shape.threads, shape.vectors, shape.blocks, shape.width, 0};
+      const int lanes = 16 / size_of(type);
+      if (columns * size_of(type) / 2 <= choice.up_to && shape.holds((columns + lanes - 1) / lanes, streams, rounds) &&
+          without_lag.holds(vectors_of(columns, type), streams, rounds)) {
         return choice.shape;
       }
     }

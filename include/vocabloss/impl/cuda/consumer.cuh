@@ -134,7 +134,7 @@ struct Consumer {
     int rest = layout.vectors_in(launch.slices, rank);
     for (int p = 0; p < launch.slices.pieces; ++p) {
       if constexpr (!again) await<Round>(row, layout, odd, p, rest, cursor);
-      const int label = Loss::needs_label ? shared.label[cursor.slot] : -1;
+      const int label = Loss::needs_label ? shared.label[cursor.slot] : no_label;
       const std::uint32_t data = address(cursor);
       if (rest >= Shape::piece_vectors && !again) {
         absorb<Round, Shape::vectors>(state, max_x, max_t, known, data, first_column, label);

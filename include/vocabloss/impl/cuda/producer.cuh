@@ -29,7 +29,7 @@ struct Producer {
   unsigned char* ring;
   const int rank;
   const int lane;
-  int label = -1;            ///< of the row that is being loaded
+  int label = no_label;      ///< of the row that is being loaded
   int rows_known = INT_MAX;  ///< until the last claim is seen
 
   /// The next piece of a sequence: the i-th of a row, and its slot.
@@ -128,12 +128,12 @@ struct Producer {
     load = prepare_load(cursor);
   }
 
-  /// The label's column here, or -1. The consumers need it early; whether the row counts, the exchange warp finds out.
-  /// No branch depends on what is loaded, so that nobody waits for it before the copies are issued.
+  /// The label's column here, or no_label. The consumers need it early; whether the row counts, the exchange warp finds
+  /// out. No branch depends on what is loaded, so that nobody waits for it before the copies are issued.
   __device__ __forceinline__ int label_of(std::int64_t row) const {
     const std::int64_t label = call.labels64.data ? call.labels64.at(row, 0) : call.labels32.at(row, -1);
     const std::int64_t local = label - call.first_column;
-    return local >= 0 && local < call.columns ? static_cast<int>(local) : -1;
+    return local >= 0 && local < call.columns ? static_cast<int>(local) : no_label;
   }
 
   /// The gradient lies in the slot at its own byte offset within granules: columns [begin, end) of the slot. Whole

@@ -126,7 +126,7 @@ struct ExchangeWarp {
                                        const RowFacts<float>& facts) const {
     if constexpr (pass == Pass::forward) return;
     posted.gradient_row = loss.gradient_row(statistics, facts.row);
-    posted.label = facts.row.label;
+    posted.label = facts.row.label < 0 ? no_label : facts.row.label;
     posted.masked = facts.status == RowStatus::masked;
   }
 };
