@@ -55,11 +55,14 @@ class RowProgram {
   template <template <class> class Loss>
   void check(const RowLoss& loss, const RowProblem& problem, const Types& types) {
     const std::string name = loss.name;
+    // Of mixed types, what their conversion depends on: short rows, and all remainders of a vector.
+    const std::int64_t elements = problem.rows * problem.columns;
+    if ((types.teacher != types.logits || types.gradient != types.logits) && elements > 100000) return;
     if (!only_.empty() && only_ != name) return;
     if (is_short_ && name != "reverse_kl" && name != "jsd" && name != "log_prob_entropy") return;
     const std::vector<ExpectedRow> expected = expected_rows(loss, problem);
     // A long problem in the layouts that differ most: the others are met by the shorter ones.
-    const bool is_long = problem.rows * problem.columns > 300000;
+    const bool is_long = elements > 300000;
     runner_.worst = {};
     for (std::size_t k = 0; k < layouts.size(); ++k) {
       const Layout& layout = layouts[k];
