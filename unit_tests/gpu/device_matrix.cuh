@@ -31,8 +31,9 @@ inline void cuda(cudaError_t code, const char* what) {
 /// f(i) for every row, on all cores where that is worth starting threads.
 template <class F>
 void for_rows(std::int64_t rows, std::int64_t columns, const F& f) {
+  constexpr std::int64_t worth_a_thread = 40000;  // elements
   const std::int64_t cores = std::max(1u, std::thread::hardware_concurrency());
-  const std::int64_t workers = rows * columns < 30000 ? 1 : std::min(rows, cores);
+  const std::int64_t workers = std::min({rows, cores, 1 + rows * columns / worth_a_thread});
   std::vector<std::thread> threads;
   for (std::int64_t k = 1; k < workers; ++k) {
     threads.emplace_back([&f, k, rows, workers] {

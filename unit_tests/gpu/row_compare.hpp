@@ -15,7 +15,13 @@ namespace row_check {
 /// How far results were from the limits at worst: 1 is at the limit.
 struct Worst {
   double loss = 0, gradient = 0;
-  void take(const Worst& other) { loss = std::fmax(loss, other.loss), gradient = std::fmax(gradient, other.gradient); }
+  /// Of gradients beyond their limit: the error beside rounding, in units of s p_j times the upstream gradient.
+  double beyond = 0;
+
+  void take(const Worst& other) {
+    loss = std::fmax(loss, other.loss), gradient = std::fmax(gradient, other.gradient);
+    beyond = std::fmax(beyond, other.beyond);
+  }
 };
 
 /// Empty, or what is wrong. NaN is right only where the reference is NaN.
@@ -51,6 +57,9 @@ std::string compare_gradient(const RowLoss& loss, const RowProblem& problem, std
     const double error = std::fabs(got - exact) / limit;
     const double share = std::isnan(error) ? std::numeric_limits<double>::infinity() : error;
     if (std::isfinite(share)) worst.gradient = std::fmax(worst.gradient, share);
+    if (share <= 1) continue;
+    const double rounding = type == DataType::fp32 ? 0.0 : 0.51 * unit_of(type, exact);
+    worst.beyond = std::fmax(worst.beyond, (std::fabs(got - exact) - rounding) / row.weights[j]);
     if (share <= worst_here) continue;
     worst_here = share;
     char text[160];

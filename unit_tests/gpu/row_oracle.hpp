@@ -89,7 +89,8 @@ struct ExpectedRow {
   std::vector<double> terms;
   double loss_factor = 1;  ///< of the losses
   double lse = 0;
-  bool is_masked = false;  ///< exactly 0
+  std::vector<double> weights;  ///< s p_j times the upstream gradients: what an error of 1 in log p_j amounts to
+  bool is_masked = false;       ///< exactly 0
 };
 
 /// One unit in the last place of a stored value.
@@ -104,16 +105,17 @@ inline double loss_limit(const ExpectedRow& row, double wanted) {
   return 3e-6 * std::fmax(row.loss_factor, std::fabs(wanted));
 }
 
-/// `before`: what the gradient is added to. Probabilities below the smallest normal float may be 0 (loss/math.hpp).
+/// Probabilities below the smallest normal float may be 0 (loss/math.hpp). The oracle is a double: of terms that all
+/// but vanish it knows some 1e-14 of p_j.
 inline double gradient_limit(const ExpectedRow& row, DataType type, std::int64_t j, double scaled_x, double exact,
                              bool accumulates) {
   const double magnitude =
       std::fmax(std::fmax(8.0, std::fabs(row.lse)), std::isfinite(scaled_x) ? std::fabs(scaled_x) : 0.0);
-  const double flushed = row.is_masked ? 0.0 : 0x1p-126 * magnitude;
+  const double unknown = 0x1p-126 * magnitude + 1e-14 * row.weights[j];
   if (type == DataType::fp32) {
-    return 0x1p-22 * magnitude * row.terms[j] + (accumulates ? 0.51 * unit_of(type, exact) : 0.0) + flushed;
+    return 0x1p-22 * magnitude * row.terms[j] + (accumulates ? 0.51 * unit_of(type, exact) : 0.0) + unknown;
   }
-  return 0.51 * unit_of(type, exact) + 1e-6 * row.terms[j] + flushed;
+  return 0.51 * unit_of(type, exact) + 1e-6 * row.terms[j] + unknown;
 }
 
 }  // namespace row_check

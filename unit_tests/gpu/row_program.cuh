@@ -28,6 +28,7 @@ class RowProgram {
   int check_all(const char* name) {
     const auto begin = std::chrono::steady_clock::now();
     for (const Types& types : Path::types()) {
+      if (is_short_ && types.logits == DataType::fp16) continue;
       std::vector<RowProblem> problems = row_problems(types.logits, types.teacher, is_short_);
       if (!is_short_) {
         for (RowProblem& own : path_.problems(types.logits, types.teacher)) problems.push_back(std::move(own));
@@ -39,8 +40,9 @@ class RowProgram {
       }
     }
     for (const auto& [loss, worst] : worst_) {
-      std::printf("%-34s at worst %.2f of the loss limit, %.2f of the gradient limit\n", loss.c_str(), worst.loss,
+      std::printf("%-37s at worst %.2f of the loss limit, %.2f of the gradient limit", loss.c_str(), worst.loss,
                   worst.gradient);
+      std::printf(worst.beyond > 0 ? " (%.2g s p_j)\n" : "\n", worst.beyond);
     }
     const std::string wrong = path_.finish();
     if (!wrong.empty()) ++report_.failed, std::printf("FAILED: %s\n", wrong.c_str());
@@ -53,11 +55,14 @@ class RowProgram {
   template <template <class> class Loss>
   void check(const RowLoss& loss, const RowProblem& problem, const Types& types) {
     const std::string name = loss.name;
+    // Of mixed types, what their conversion depends on: short rows, and all remainders of a vector.
+    const std::int64_t elements = problem.rows * problem.columns;
+    if ((types.teacher != types.logits || types.gradient != types.logits) && elements > 100000) return;
     if (!only_.empty() && only_ != name) return;
     if (is_short_ && name != "reverse_kl" && name != "jsd" && name != "log_prob_entropy") return;
     const std::vector<ExpectedRow> expected = expected_rows(loss, problem);
     // A long problem in the layouts that differ most: the others are met by the shorter ones.
-    const bool is_long = problem.rows * problem.columns > 300000;
+    const bool is_long = elements > 300000;
     runner_.worst = {};
     for (std::size_t k = 0; k < layouts.size(); ++k) {
       const Layout& layout = layouts[k];
