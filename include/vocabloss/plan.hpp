@@ -191,6 +191,12 @@ class Plan {
   void choose(const Exec& exec, const Which&, const PlanRequest& request) {
     Impl::expects(request.block_cap >= 0,
                   [&] { return "block_cap must be 0 (chosen) or positive, got " + std::to_string(request.block_cap); });
+    const bool chooses_cluster = request.path == Path::automatic && request.exchange == Exchange::in_kernel;
+    Impl::expects(
+        request.variant.empty() || request.path == Path::cluster || (!ranks_.alone() && chooses_cluster), [&] {
+          return "variant \"" + request.variant + "\" is a shape of path cluster, but path " +
+                 std::string(name_of(request.path)) + " is asked for: ask for path cluster, or leave the variant empty";
+        });
     if constexpr (Ranks::can_share) {
       if (!ranks_.alone()) {
         launch_ = ranks_.template choose<Which>(exec, problem_, request);

@@ -66,13 +66,13 @@ TEST(Synthetic, LabelsCoverTheVocabulary) {
 TEST(Synthetic, ARowDoesNotDependOnTheNumberOfRowsOrTheType) {
   const ProblemSpec small{.rows = 2, .vocab = 33, .type = ValueType::fp32, .seed = 3};
   const ProblemSpec large{.rows = 9, .vocab = 34, .type = ValueType::fp64, .seed = 3};
-  const auto few = make_problem(small)->logits_row(1);
-  const auto many = make_problem(large)->logits_row(1);
+  const auto few = make_problem(small, Comm::self, Sharing{})->logits_row(1);
+  const auto many = make_problem(large, Comm::self, Sharing{})->logits_row(1);
   ASSERT_EQ(few.size(), 33u);
   ASSERT_EQ(many.size(), 34u);
   for (std::size_t j = 0; j < few.size(); ++j) EXPECT_EQ(few[j], many[j]) << j;
   const Case one{.loss = Loss::jsd, .type = ValueType::fp32};
-  EXPECT_NE(make_problem(small)->teacher_row(one, 1), few);
+  EXPECT_NE(make_problem(small, Comm::self, Sharing{})->teacher_row(one, 1), few);
 }
 
 }  // namespace

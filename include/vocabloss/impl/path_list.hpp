@@ -94,9 +94,14 @@ decltype(auto) visit_path(Path path, Visitor&& visitor) {
 /// Evidence (H100 80GB HBM3, 2026-11-28, bf16, forward + backward, vocabulary 131072; us, split against cluster):
 ///   reverse KL     1 row 14.8 / 17.4, 8 rows 11.7 / 15.0, 64 rows 30.8 / 35.4
 ///   cross-entropy  1 row 12.5 / 18.1, 8 rows  9.1 / 15.9, 64 rows 21.0 / 18.8
+/// and at 32768 columns
+///   reverse KL     1 row 16.4 / 18.0, 8 rows  9.3 / 13.7, 64 rows 15.2 / 14.6
+///   cross-entropy  1 row 14.1 / 15.7, 8 rows  7.6 / 12.0, 64 rows 10.3 / 12.4
 constexpr std::array<Path, 3> automatic_order(const Problem& problem) {
   const std::int64_t few_rows = problem.teacher ? 64 : 32;
-  if (problem.rows <= few_rows && problem.partition.columns >= 65536) return {Path::split, Path::cluster, Path::team};
+  const bool is_long = problem.partition.columns >= 65536;
+  if (problem.rows <= (is_long ? few_rows : 8) && problem.partition.columns >= 32768)
+    return {Path::split, Path::cluster, Path::team};
   return {Path::cluster, Path::split, Path::team};
 }
 

@@ -50,9 +50,9 @@ inline std::int64_t largest_shard(const std::vector<VocabPartition>& shards) {
 inline constexpr std::int64_t device_block_bytes = std::int64_t(16) << 20;
 inline constexpr std::int64_t host_block_bytes = std::int64_t(8) << 20;
 /// Rows that keep a GPU busy: eight waves of two teams on each of 132 multiprocessors. With fewer, the end of every
-/// kernel shows more than the cache saves. Evidence, 2 x H200, 2026-11-28, 4096 rows of bf16, reverse KL, NCCL, in a CUDA
-/// graph: blocks of 264 rows 0.490 / 0.686 / 1.278 ms at (32768,2) / (65536,2) / (131072,2), where two_allreduce, which
-/// takes all rows at once, took 0.271 / 0.535 / 1.146.
+/// kernel shows more than the cache saves. Evidence, 2 x H200, 2026-11-28, 4096 rows of bf16, reverse KL, NCCL, in a
+/// CUDA graph: blocks of 264 rows 0.490 / 0.686 / 1.278 ms at (32768,2) / (65536,2) / (131072,2), where two_allreduce,
+/// which takes all rows at once, took 0.271 / 0.535 / 1.146.
 inline constexpr std::int64_t device_least_rows = 2048;
 
 /// Rows of a block, the same on all ranks since it follows from the largest shard.
