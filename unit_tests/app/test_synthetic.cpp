@@ -64,13 +64,20 @@ TEST(Synthetic, LabelsCoverTheVocabulary) {
 }
 
 TEST(Synthetic, ARowDoesNotDependOnTheNumberOfRowsOrTheType) {
-  const ProblemSpec small{.rows = 2, .vocab = 33, .type = ValueType::fp32, .seed = 3};
-  const ProblemSpec large{.rows = 9, .vocab = 34, .type = ValueType::fp64, .seed = 3};
+  const auto spec = [](std::int64_t rows, const vocabloss::VocabPartition& partition, ValueType type) {
+    return ProblemSpec{.rows = rows, .vocab = partition.vocab, .type = type, .seed = 3, .partition = partition};
+  };
+  const ProblemSpec small = spec(2, vocabloss::VocabPartition::whole(33), ValueType::fp32);
+  const ProblemSpec large = spec(9, vocabloss::VocabPartition::whole(34), ValueType::fp64);
   const auto few = make_problem(small, Comm::self, Sharing{})->logits_row(1);
   const auto many = make_problem(large, Comm::self, Sharing{})->logits_row(1);
   ASSERT_EQ(few.size(), 33u);
   ASSERT_EQ(many.size(), 34u);
   for (std::size_t j = 0; j < few.size(); ++j) EXPECT_EQ(few[j], many[j]) << j;
+  const ProblemSpec shard = spec(2, {33, 20, 13}, ValueType::fp32);  // nor on how the vocabulary is cut
+  const auto part = make_problem(shard, Comm::self, Sharing{})->logits_row(1);
+  ASSERT_EQ(part.size(), 13u);
+  for (std::size_t j = 0; j < part.size(); ++j) EXPECT_EQ(part[j], few[20 + j]) << j;
   const Case one{.loss = Loss::jsd, .type = ValueType::fp32};
   EXPECT_NE(make_problem(small, Comm::self, Sharing{})->teacher_row(one, 1), few);
 }
