@@ -112,8 +112,7 @@ struct EntropyLoss {
   KOKKOS_INLINE_FUNCTION State<Round> from_plain(const PlainSums<Real>& sums, const Statistics&) const {
     const RelativeLine<Real> line(sums.x.maximum, scale_log2);
     State<Round> state = identity<Round, 1>();
-    state.x.maximum = sums.x.maximum;
-    state.x.below.lane[0] = sums.x.sum * line.back();
+    state.x = softmax_sum_of(sums.x, line.back());
     state.weighted_sum.lane[0] = (sums.weighted - sums.x.sum * line.residual) * line.back();
     return state;
   }
@@ -165,8 +164,8 @@ struct EntropyLoss {
             (of_entropy * mean - of_label) / sum * line.back()};
   }
 
-  static constexpr bool plain_gradient_may_be_nan =
-      true;  ///< minus infinity: no probability, and an infinite logarithm
+  /// Minus infinity: no probability, and an infinite logarithm.
+  static constexpr bool plain_gradient_may_be_nan = true;
   KOKKOS_INLINE_FUNCTION bool has_plain_gradient(const GradientRow& row) const {
     return row.plain_factor == row.plain_factor;
   }

@@ -150,10 +150,8 @@ struct Jsd {
   KOKKOS_INLINE_FUNCTION State<Round> from_plain(const PlainSums<Real>& sums, const Statistics& statistics) const {
     State<Round> state = identity<Round, 1>();
     if constexpr (Round == 0) {
-      state.x.maximum = sums.x.maximum;
-      state.t.maximum = sums.t.maximum;
-      state.x.below.lane[0] = sums.x.sum * RelativeLine<Real>(sums.x.maximum, scale.x_log2).back();
-      state.t.below.lane[0] = sums.t.sum * RelativeLine<Real>(sums.t.maximum, scale.t_log2).back();
+      state.x = softmax_sum_of(sums.x, RelativeLine<Real>(sums.x.maximum, scale.x_log2).back());
+      state.t = softmax_sum_of(sums.t, RelativeLine<Real>(sums.t.maximum, scale.t_log2).back());
     } else {
       const PlainMixture mixture(*this, statistics);
       state.of_student.lane[0] = sums.x.sum * mixture.back_x;

@@ -82,9 +82,7 @@ struct LabelLoss {
   template <int Round, int N>
   KOKKOS_INLINE_FUNCTION void sum_plainly(PlainSums<Real>& sums, const Statistics&,
                                           const Columns<Real, N>& columns) const {
-    for (int j = 0; j < N; ++j) {
-      sums.x.sum += exp2_of(sums.x.at(columns.x.lane[j], scale_log2));
-    }
+    sums.x.add(columns.x, scale_log2);
   }
   template <int Round>
   KOKKOS_INLINE_FUNCTION bool is_good(const PlainSums<Real>& sums, const Statistics&, Real low) const {
@@ -94,8 +92,7 @@ struct LabelLoss {
   KOKKOS_INLINE_FUNCTION State<Round> from_plain(const PlainSums<Real>& sums, const Statistics&) const {
     const RelativeLine<Real> line(sums.x.maximum, scale_log2);
     State<Round> state = identity<Round, 1>();
-    state.x.maximum = sums.x.maximum;
-    state.x.below.lane[0] = sums.x.sum * line.back();
+    state.x = softmax_sum_of(sums.x, line.back());
     return state;
   }
   template <class AnyState>
@@ -138,12 +135,7 @@ struct LabelLoss {
   }
   template <int N>
   KOKKOS_INLINE_FUNCTION Pack<Real, N> plain_gradient(const GradientRow& row, const Columns<Real, N>& columns) const {
-    Pack<Real, N> result;
-    for (int j = 0; j < N; ++j) {
-      const Real a = fused_multiply_add(columns.x.lane[j], scale_log2, row.plain_x);
-      result.lane[j] = exp2_of(a) * row.plain_factor;
-    }
-    return result;
+    return plain_exponentials(columns.x, scale_log2, row.plain_x, row.plain_factor);
   }
   template <int N>
   KOKKOS_INLINE_FUNCTION Pack<Real, N> gradient(const GradientRow& row, const Columns<Real, N>& columns,

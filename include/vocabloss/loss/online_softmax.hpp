@@ -80,6 +80,11 @@ struct PlainStream {
     return {distance, factor};
   }
   KOKKOS_INLINE_FUNCTION Real at(Real x, Real scale_log2) const { return fused_multiply_add(x, scale_log2, offset); }
+  /// N columns, none above the maximum.
+  template <int N>
+  KOKKOS_INLINE_FUNCTION void add(const Pack<Real, N>& x, Real scale_log2) {
+    for (int j = 0; j < N; ++j) sum += exp2_of(at(x.lane[j], scale_log2));
+  }
   /// Of a merged sum: whether 1 may be subtracted from it although the 1 of its maximum was added in the middle.
   KOKKOS_INLINE_FUNCTION bool keeps_digits() const { return sum >= Real(least_plain_sum); }
   static constexpr double least_plain_sum = 1.25;
@@ -172,6 +177,23 @@ struct SoftmaxSum {
     return exists() ? (at.lane[0] - Real(1)) + below.lane[0] : not_a_number<Real>();
   }
 };
+
+/// A merged plain sum, relative to the maximum itself: `back` is its line's.
+template <class Real>
+KOKKOS_INLINE_FUNCTION SoftmaxSum<Real, 1> softmax_sum_of(const PlainStream<Real>& plain, Real back) {
+  return {plain.maximum, LaneSum<Real, 1>::zero(), {{plain.sum * back}}};
+}
+
+/// factor * 2^(x * scale + offset) of N columns: the plain gradient of a loss of one softmax, but for its label.
+template <class Real, int N>
+KOKKOS_INLINE_FUNCTION Pack<Real, N> plain_exponentials(const Pack<Real, N>& x, Real scale_log2, Real offset,
+                                                        Real factor) {
+  Pack<Real, N> result;
+  for (int j = 0; j < N; ++j) {
+    result.lane[j] = exp2_of(fused_multiply_add(x.lane[j], scale_log2, offset)) * factor;
+  }
+  return result;
+}
 
 /// log2(1 + excess): of a softmax sum.
 template <class Real>

@@ -98,8 +98,7 @@ struct SoftCrossEntropyProbabilities {
   KOKKOS_INLINE_FUNCTION State<Round> from_plain(const PlainSums<Real>& sums, const Statistics&) const {
     const RelativeLine<Real> line(sums.x.maximum, scale_log2);
     State<Round> state = identity<Round, 1>();
-    state.x.maximum = sums.x.maximum;
-    state.x.below.lane[0] = sums.x.sum * line.back();
+    state.x = softmax_sum_of(sums.x, line.back());
     state.target_sum.lane[0] = sums.t.sum;
     state.weighted_sum.lane[0] = sums.weighted - sums.t.sum * line.residual;
     return state;

@@ -137,10 +137,8 @@ struct TwoSoftmaxLoss {
     const Real weights = Term::weight_is_student ? sums.x.sum : sums.t.sum;
     const Real shift = Term::shift(line_x.residual, line_t.residual);
     State<Round> state = identity<Round, 1>();
-    state.x.maximum = sums.x.maximum;
-    state.t.maximum = sums.t.maximum;
-    state.x.below.lane[0] = sums.x.sum * line_x.back();
-    state.t.below.lane[0] = sums.t.sum * line_t.back();
+    state.x = softmax_sum_of(sums.x, line_x.back());
+    state.t = softmax_sum_of(sums.t, line_t.back());
     state.weighted_sum.below.lane[0] =
         (sums.weighted - weights * shift) * (Term::weight_is_student ? line_x.back() : line_t.back());
     return state;

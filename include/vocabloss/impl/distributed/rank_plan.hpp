@@ -84,13 +84,11 @@ class RankPlan {
 
   void check() const {
     if (comm_) comm_->check();
-    if constexpr (can_share) {
-      if (peers_ && peers_->is_lost()) throw_for_lost_peer();
-    }
+    expect_no_lost_peer();
   }
   void wait(const Exec& exec) const {
     comm_ ? comm_->wait(exec) : exec.fence("VocabLoss::Plan::wait");
-    check();
+    expect_no_lost_peer();
   }
 
   /// Learns the shards of all ranks, and that they were asked for the same thing. Collective.
@@ -242,7 +240,8 @@ class RankPlan {
     return plan;
   }
 
-  [[noreturn]] void throw_for_lost_peer() const {
+  void expect_no_lost_peer() const {
+    if (!peers_ || !peers_->is_lost()) return;
     throw CommunicationError("vocabloss: rank " + std::to_string(comm_->rank()) + " of " +
                              std::to_string(comm_->size()) +
                              ": a rank is lost, late, or made other calls: states of its rows did not come within " +
