@@ -55,7 +55,7 @@ struct Jsd {
   };
   struct GradientRow {
     Real max_x, log2_sum_x, max_t, log2_sum_t, of_student, factor;
-    Real plain_x, plain_t, plain_weight_p, plain_weight_q, plain_least, plain_factor, plain_rest;
+    Real plain_x, plain_t, plain_weight_q, plain_factor, plain_rest;
   };
 
   template <int Round, int Lanes>
@@ -129,7 +129,7 @@ struct Jsd {
         const Real log_q = fused_multiply_add(columns.t.lane[j], scale.t_log2, mixture.t);
         const Real p = exp2_of(log_p);
         const Real q = exp2_of(log_q);
-        const Real log_m = mixture.log_m(p, q);
+        const Real log_m = log2_of(multiply_add(p, one_minus_beta, multiply_add(q, mixture.weight_q, Real(least_m))));
         sums.x.sum = multiply_add(p, log_p - log_m, sums.x.sum);
         sums.t.sum = multiply_add(q, log_q - log_m, sums.t.sum);
         sums.weighted += q;
@@ -214,9 +214,7 @@ struct Jsd {
             factor,
             mixture.x,
             mixture.t,
-            mixture.weight_p,
             mixture.weight_q,
-            mixture.least,
             mixture.is_usable && !is_decided(statistics) ? plain_factor : not_a_number<Real>(),
             -statistics.of_student * plain_factor};
   }
@@ -234,8 +232,7 @@ struct Jsd {
       const Real log_q = fused_multiply_add(columns.t.lane[j], scale.t_log2, row.plain_t);
       const Real p = exp2_of(log_p);
       const Real q = exp2_of(log_q);
-      const Real log_m =
-          log2_of(multiply_add(p, row.plain_weight_p, multiply_add(q, row.plain_weight_q, row.plain_least)));
+      const Real log_m = log2_of(multiply_add(p, one_minus_beta, multiply_add(q, row.plain_weight_q, Real(least_m))));
       result.lane[j] = p * fused_multiply_add(log_p - log_m, row.plain_factor, row.plain_rest);
     }
     return result;
@@ -253,6 +250,8 @@ struct Jsd {
   }
 
  private:
+  static constexpr double least_m = 1e-36;  ///< keeps a logarithm finite where p and q vanish
+
   /// Whether one column has almost all of p. Its log p - log m and the mean of them cancel, to the digit only if both
   /// are found in the same way.
   KOKKOS_INLINE_FUNCTION static bool is_decided(const Statistics& statistics) {
@@ -265,8 +264,8 @@ struct Jsd {
   struct PlainMixture {
     Real x, t;  ///< log2 p = x_j scale + x + lost_x
     Real lost_x, lost_t;
-    Real back_x, back_t;             ///< 2^lost
-    Real weight_p, weight_q, least;  ///< `least` keeps the logarithm finite where p and q vanish
+    Real back_x, back_t;  ///< 2^lost
+    Real weight_q;
     bool is_usable;
 
     KOKKOS_INLINE_FUNCTION PlainMixture(const Jsd& loss, const Statistics& statistics) {
@@ -281,13 +280,8 @@ struct Jsd {
       back_x = exp2_of(lost_x);
       back_t = exp2_of(lost_t);
       const Real back_m = exp2_of(-lost_x);
-      weight_p = loss.one_minus_beta;
       weight_q = loss.beta * back_t * back_m;
-      least = Real(1e-36);
       is_usable = line_x.is_usable() && line_t.is_usable();
-    }
-    KOKKOS_INLINE_FUNCTION Real log_m(Real p, Real q) const {
-      return log2_of(multiply_add(p, weight_p, multiply_add(q, weight_q, least)));
     }
   };
 

@@ -59,27 +59,27 @@ struct RelativeLine {
   KOKKOS_INLINE_FUNCTION bool is_usable(Real low) const { return bool(int(is_usable()) & int(at(low) < Real(-160))); }
 };
 
-/// A softmax sum kept relative to -offset, the rounded maximum * scale: see RelativeLine. No column is told from
-/// others.
+/// A softmax sum kept relative to the rounded maximum * scale: see RelativeLine. No column is told from others.
 template <class Real>
 struct PlainStream {
   Real maximum = Real(-1e30);
-  Real offset = Real(3e38);
   Real sum = Real(0);
 
   struct Move {
     Real distance, factor;
   };
   KOKKOS_INLINE_FUNCTION Move raise(Real to, Real scale_log2) {
+    const Real before = offset(scale_log2);
     maximum = larger(maximum, to);
-    const Real before = offset;
-    offset = -(maximum * scale_log2);
-    const Real distance = larger(offset - before, Real(-3e38));
+    const Real distance = larger(offset(scale_log2) - before, Real(-3e38));
     const Real factor = exp2_of(distance);
     sum *= factor;
     return {distance, factor};
   }
-  KOKKOS_INLINE_FUNCTION Real at(Real x, Real scale_log2) const { return fused_multiply_add(x, scale_log2, offset); }
+  KOKKOS_INLINE_FUNCTION Real offset(Real scale_log2) const { return -(maximum * scale_log2); }
+  KOKKOS_INLINE_FUNCTION Real at(Real x, Real scale_log2) const {
+    return fused_multiply_add(x, scale_log2, offset(scale_log2));
+  }
   /// N columns, none above the maximum.
   template <int N>
   KOKKOS_INLINE_FUNCTION void add(const Pack<Real, N>& x, Real scale_log2) {

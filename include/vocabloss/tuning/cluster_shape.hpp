@@ -23,50 +23,72 @@ inline constexpr int cluster_control_bytes = 12 * 1024;
 
 }  // namespace Impl
 
-/// The launch choices of path `cluster`. A slot of the ring holds threads * vectors vectors of 16 bytes of each stream.
+/// How a row goes into the ring of each block of a cluster: see impl/cuda/row_layout.hpp.
+struct ClusterCut {
+  std::int64_t slice_vectors;  ///< of a block
+  std::int64_t pieces;         ///< of a slice
+  int slot_vectors;            ///< that a slot has room for, of each stream
+  int slots;
+};
+
+/// The launch choices of path `cluster`. A full piece of a row is threads * vectors vectors of 16 bytes of each stream.
 struct ClusterShape {
   int threads = 256;  ///< consumers of a block
-  int vectors = 2;    ///< that a thread takes from a full slot
+  int vectors = 2;    ///< that a thread takes from a full piece
   int blocks = 1;     ///< that share a multiprocessor
   int width = 1;      ///< blocks of a cluster, over which a row is cut
-  int lag = 0;        ///< rows by which each stage runs ahead of the next
+  int ahead = 0;      ///< pieces of the next row that are summed before the gradient of this one; at most a whole row
 
   bool operator==(const ClusterShape&) const = default;
 
-  constexpr int slot_vectors() const { return threads * vectors; }
-  constexpr int slots(int streams) const {
-    const int bytes = streams * (slot_vectors() * 16 + 128);
-    const int count = (Impl::cluster_shared_bytes(blocks) - Impl::cluster_control_bytes) / bytes;
-    return count < 64 ? count : 64;
-  }
-  /// Slots that a row of `vectors` vectors takes of each block.
-  constexpr std::int64_t pieces(std::int64_t vectors_of_row) const {
+  constexpr int piece_vectors() const { return threads * vectors; }
+
+  /// A slot's part for one stream: a granule more than the piece, since a stream may start at another offset than the
+  /// logits, and then up to the next 128 bytes: off them the copy engine is 2 % slower.
+  static constexpr int region_bytes(int slot_vectors) { return slot_vectors * 16 + 128; }
+
+  /// Of a row of so many vectors, with `ring_bytes` of shared memory for slots. A last piece of a few vectors would
+  /// cost nearly what a full one costs, so it joins the one before it, and slots are that much larger.
+  constexpr ClusterCut cut(std::int64_t vectors_of_row, int streams, int ring_bytes) const {
+    const auto slots_of = [&](int vectors_of_slot) {
+      const int count = ring_bytes / (streams * region_bytes(vectors_of_slot));
+      return count < 64 ? count : 64;
+    };
+    const int full = piece_vectors();
     const std::int64_t slice = (vectors_of_row + width - 1) / width;
-    const std::int64_t count = (slice + slot_vectors() - 1) / slot_vectors();
-    return count < 1 ? 1 : count;
+    const std::int64_t pieces = slice <= full ? 1 : (slice + full - 1) / full;
+    const int tail = static_cast<int>(slice % full);
+    const int with_tail = full + (tail + 31) / 32 * 32;
+    if (pieces > 1 && tail > 0 && tail <= full / 4 && pieces - 1 < slots_of(with_tail)) {
+      return {slice, pieces - 1, with_tail, slots_of(with_tail)};
+    }
+    return {slice, pieces, full, slots_of(full)};
   }
-  /// Whether the rows that are on chip at once fit the ring, and leave a slot to load into.
-  constexpr bool holds(std::int64_t vectors_of_row, int streams, int rounds) const {
-    return pieces(vectors_of_row) * (1 + rounds * lag) < slots(streams);
+  /// Whether a row fits the ring, and leaves a slot to load into.
+  constexpr bool holds(std::int64_t vectors_of_row, int streams) const {
+    const ClusterCut row =
+        cut(vectors_of_row, streams, Impl::cluster_shared_bytes(blocks) - Impl::cluster_control_bytes);
+    return row.pieces < row.slots;
   }
 
   std::string describe() const {
-    return "width=" + std::to_string(width) + " lag=" + std::to_string(lag) + " threads=" + std::to_string(threads) +
-           " vectors=" + std::to_string(vectors) + " blocks=" + std::to_string(blocks);
+    return "width=" + std::to_string(width) + " ahead=" + std::to_string(ahead) +
+           " threads=" + std::to_string(threads) + " vectors=" + std::to_string(vectors) +
+           " blocks=" + std::to_string(blocks);
   }
 
   /// From what `describe` says. \throws InvalidArgument  with the text and the form it should have
   static ClusterShape parse(const std::string& text) {
     ClusterShape shape;
     char rest = 0;
-    const int found = std::sscanf(text.c_str(), "width=%d lag=%d threads=%d vectors=%d blocks=%d %c", &shape.width,
-                                  &shape.lag, &shape.threads, &shape.vectors, &shape.blocks, &rest);
-    Impl::expects(
-        found == 5 && shape.lag >= 0 && (shape.width == 1 || shape.width == 2 || shape.width == 4 || shape.width == 8),
-        [&] {
-          return "variant of path cluster is \"" + text + "\": it must read like \"" + ClusterShape{}.describe() +
-                 "\", with a width of 1, 2, 4 or 8 and a lag of 0 or more";
-        });
+    const int found = std::sscanf(text.c_str(), "width=%d ahead=%d threads=%d vectors=%d blocks=%d %c", &shape.width,
+                                  &shape.ahead, &shape.threads, &shape.vectors, &shape.blocks, &rest);
+    Impl::expects(found == 5 && shape.ahead >= 0 &&
+                      (shape.width == 1 || shape.width == 2 || shape.width == 4 || shape.width == 8),
+                  [&] {
+                    return "variant of path cluster is \"" + text + "\": it must read like \"" +
+                           ClusterShape{}.describe() + "\", with a width of 1, 2, 4 or 8 and 0 or more pieces ahead";
+                  });
     return shape;
   }
 };

@@ -34,6 +34,12 @@ __device__ __forceinline__ uint4 load_shared(std::uint32_t address) {
   return v;
 }
 
+__device__ __forceinline__ std::uint32_t load_shared_word(std::uint32_t address) {
+  std::uint32_t word;
+  asm volatile("ld.shared.u32 %0, [%1];" : "=r"(word) : "r"(address));
+  return word;
+}
+
 __device__ __forceinline__ void store_shared(std::uint32_t address, const uint4& v) {
   asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w)
                : "memory");

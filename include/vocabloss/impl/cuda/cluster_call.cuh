@@ -44,9 +44,12 @@ struct ClusterTickets {
 /// Run-time constants of a launch.
 struct ClusterLaunch {
   SliceLayout slices;
-  int width;                ///< blocks of the cluster
-  int lag;                  ///< rows by which each stage runs ahead of the next
-  int slots;                ///< of the ring
+  int width;         ///< blocks of the cluster
+  int ahead;         ///< pieces of the next row that are summed before the gradient of this one
+  int slots;         ///< of the ring
+  int region_bytes;  ///< a slot's part for one stream
+  int slot_bytes;
+  bool rows_are_even;       ///< rows of all streams start and end on granules, so none is odd (piece_view.cuh)
   ClusterTickets* tickets;  ///< null: rows are dealt round robin
 };
 
@@ -55,17 +58,9 @@ struct ClusterLaunch {
 inline constexpr int no_label = -(1 << 30);
 
 inline constexpr int max_slots = 64;
-/// Rows between their first stage and the last use of what the exchange warp posted. A stage may run ahead by
-/// (rows_in_flight - 2) / rounds rows.
+/// Rows for which the exchange warp has room; two are on chip at most, and a backward pass asks for a few ahead.
 inline constexpr int rows_in_flight = 8;
 inline constexpr int max_consumer_warps = 16;
-
-/// A stream's part of a slot: a granule more than the piece, since a stream may start at another offset than the
-/// logits, and then up to the next 128 bytes: off them the copy engine is 2 % slower.
-template <class Shape>
-inline constexpr int region_bytes = Shape::piece_vectors * 16 + 128;
-template <class Loss, class Shape>
-inline constexpr int slot_bytes = Loss::streams* region_bytes<Shape>;
 
 template <class Loss, int Round>
 struct RoundBuffers {
@@ -105,6 +100,7 @@ struct alignas(128) ClusterShared {
   Barrier full[max_slots];  ///< the slot's copies have landed
   Barrier done[max_slots];  ///< all consumer warps have finished with the slot
   int label[max_slots];     ///< of the row in the slot; only where the loss needs it
+  int even_pieces;          ///< ordinary ones of this block's slice, where rows are even
   ClaimRing claims;
   RoundBuffers<Loss, 0> first;
   std::conditional_t<Loss::rounds == 2, RoundBuffers<Loss, Loss::rounds - 1>, NoBuffers> second;

@@ -35,16 +35,21 @@ struct ClusterKernel {
 
   static ClusterLaunch constants(const RowCall<float>& call, const ClusterShape& shape, ClusterTickets* tickets) {
     ClusterLaunch launch;
-    const int vectors = most_vectors<vector_columns<T>>(call.columns, rows_are_aligned(call));
+    const int vectors = most_vectors<vector_columns<T>>(call.columns, is_aligned(call.logits, call.rows));
     launch.width = shape.width;
-    launch.lag = std::min(shape.lag, (rows_in_flight - 2) / Loss::rounds);
-    launch.slices.slice_vectors = (vectors + shape.width - 1) / shape.width;
-    launch.slices.pieces = std::max(1, (launch.slices.slice_vectors + Shape::piece_vectors - 1) / Shape::piece_vectors);
-    launch.slots = std::min<int>(max_slots, (dynamic_bytes - control_bytes) / slot_bytes<Loss, Shape>);
+    const ClusterCut row = shape.cut(vectors, Loss::streams, dynamic_bytes - control_bytes);
+    const int pieces = static_cast<int>(std::min<std::int64_t>(row.pieces, max_slots + 1));
+    launch.slices = {static_cast<int>(row.slice_vectors), pieces};
+    launch.region_bytes = ClusterShape::region_bytes(row.slot_vectors);
+    launch.slot_bytes = Loss::streams * launch.region_bytes;
     // Producers run ahead by fewer rows than there are claims, or one that waits for a claim might hold up its
     // retirement.
-    launch.slots = std::min(launch.slots, (max_claims - 3) * launch.slices.pieces);
-    while (launch.lag > 0 && launch.slices.pieces * (1 + Loss::rounds * launch.lag) >= launch.slots) --launch.lag;
+    launch.slots = std::min(row.slots, (max_claims - 3) * pieces);
+    // One slot stays free to load into.
+    launch.ahead = std::clamp(launch.slots - pieces - 1, 0, std::min(shape.ahead, pieces));
+    launch.rows_are_even = call.columns % vector_columns<T> == 0 && is_aligned(call.logits, call.rows) &&
+                           (Loss::streams == 1 || is_aligned(call.teacher, call.rows)) &&
+                           (pass == Pass::forward || is_aligned(call.gradient, call.rows));
     launch.tickets = tickets;
     return launch;
   }
@@ -65,9 +70,11 @@ struct ClusterKernel {
   }
 
  private:
-  static bool rows_are_aligned(const RowCall<float>& call) {
-    return reinterpret_cast<std::uintptr_t>(call.logits.data) % 16 == 0 &&
-           (call.rows == 1 || call.logits.stride * static_cast<std::int64_t>(sizeof(T)) % 16 == 0);
+  /// Whether all rows start on a granule.
+  template <class Rows>
+  static bool is_aligned(const Rows& stream, std::int64_t rows) {
+    return reinterpret_cast<std::uintptr_t>(stream.data) % 16 == 0 &&
+           (rows == 1 || stream.stride * static_cast<std::int64_t>(sizeof(T)) % 16 == 0);
   }
 
   static cudaLaunchConfig_t configuration(int width, int clusters, cudaStream_t stream,
@@ -120,7 +127,7 @@ bool visit_consumer_shape(const ClusterShape& shape, Visitor&& visitor) {
   if constexpr (streams == 1) {
     return matches(ConsumerShape<512, 2>{}) || matches(ConsumerShape<256, 2, 1, 2>{});
   } else {
-    return matches(ConsumerShape<256, 4>{}) || matches(ConsumerShape<256, 2>{}) ||
+    return matches(ConsumerShape<256, 4>{}) || matches(ConsumerShape<512, 2>{}) ||
            matches(ConsumerShape<256, 2, 1, 2>{});
   }
 }

@@ -68,8 +68,7 @@ struct ClusterPath {
     if (!visit_consumer_shape<Loss::streams>(shape, [](auto) {})) {
       return "path cluster has no kernel of shape " + shape.describe() + ": leave the variant to the plan";
     }
-    const ClusterShape without_lag{shape.threads, shape.vectors, shape.blocks, shape.width, 0};
-    if (without_lag.holds(vectors_of(problem.columns, problem.logits), problem.streams, problem.rounds)) return "";
+    if (shape.holds(vectors_of(problem.columns, problem.logits), problem.streams)) return "";
     return "a row of " + std::to_string(problem.columns) + " columns does not fit a cluster of shape " +
            shape.describe() + ": ask for a wider one, or leave the variant to the plan";
   }

@@ -67,16 +67,11 @@ constexpr const std::array<ClusterChoice, 7>& cluster_choices(int streams, int r
   return rounds == 2 ? two_round_choices : streams == 2 ? two_stream_choices : one_stream_choices;
 }
 
-/// Null if no shape holds the row. A row that does not start on a vector may take one piece more than this counts on; a
-/// launch then goes with a smaller lag.
+/// Null if no shape holds the row.
 constexpr const ClusterShape* choose_cluster_shape(std::int64_t columns, DataType type, int streams, int rounds) {
-  const int lanes = 16 / size_of(type);
   for (const ClusterChoice& choice : cluster_choices(streams, rounds)) {
-    const ClusterShape& shape = choice.shape;
-    const ClusterShape without_lag{shape.threads, shape.vectors, shape.blocks, shape.width, 0};
-    if (columns * size_of(type) / 2 <= choice.up_to && shape.holds((columns + lanes - 1) / lanes, streams, rounds) &&
-        without_lag.holds(vectors_of(columns, type), streams, rounds)) {
-      return &shape;
+    if (columns * size_of(type) / 2 <= choice.up_to && choice.shape.holds(vectors_of(columns, type), streams)) {
+      return &choice.shape;
     }
   }
   return nullptr;
@@ -84,14 +79,12 @@ constexpr const ClusterShape* choose_cluster_shape(std::int64_t columns, DataTyp
 
 /// The longest row that some shape holds.
 constexpr std::int64_t cluster_max_columns(DataType type, int streams, int rounds) {
-  std::int64_t most = 0;
-  for (const ClusterChoice& choice : cluster_choices(streams, rounds)) {
-    const std::int64_t slots = (choice.shape.slots(streams) - 1) / (1 + rounds * choice.shape.lag);
-    const std::int64_t vectors = slots * choice.shape.slot_vectors() * choice.shape.width;
-    const std::int64_t columns = (vectors - 1) * (16 / size_of(type)) + 1;  // at the worst offset of a row's start
-    if (choice.up_to == any_length && columns > most) most = columns;
+  std::int64_t fits = 0, too_long = INT64_C(1) << 30;
+  while (too_long - fits > 1) {
+    const std::int64_t middle = (fits + too_long) / 2;
+    (choose_cluster_shape(middle, type, streams, rounds) ? fits : too_long) = middle;
   }
-  return most;
+  return fits;
 }
 
 /// What the path needs to know to say whether it runs a problem. No gradient: `gradient` is `logits`.

@@ -26,18 +26,13 @@ inline constexpr std::array<ClusterChoice, 5> two_stream_choices_over_ranks = {{
     {any_length, {256, 4, 1, 8, 1}},
 }};
 
-/// As choose_cluster_shape. A loss of two rounds exchanges twice a row, one round after the other: without a lag.
+/// As choose_cluster_shape.
 constexpr ClusterShape choose_cluster_shape_over_ranks(std::int64_t columns, DataType type, int streams, int rounds,
                                                        const ClusterShape& alone) {
-  if (rounds == 2) return {alone.threads, alone.vectors, alone.blocks, alone.width, 0};
+  if (rounds == 2) return alone;
   const auto choose = [&](const auto& choices) {
     for (const ClusterChoice& choice : choices) {
-      // A row that starts within a vector may take a piece more: a launch then goes with a smaller lag.
-      const ClusterShape& shape = choice.shape;
-      const ClusterShape without_lag{shape.threads, shape.vectors, shape.blocks, shape.width, 0};
-      const int lanes = 16 / size_of(type);
-      if (columns * size_of(type) / 2 <= choice.up_to && shape.holds((columns + lanes - 1) / lanes, streams, rounds) &&
-          without_lag.holds(vectors_of(columns, type), streams, rounds)) {
+      if (columns * size_of(type) / 2 <= choice.up_to && choice.shape.holds(vectors_of(columns, type), streams)) {
         return choice.shape;
       }
     }

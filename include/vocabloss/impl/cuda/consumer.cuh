@@ -8,33 +8,33 @@
 /// slot.
 ///
 /// A row passes through stages: one for each round of statistics, and the last, which writes the gradient. Between two
-/// stages the row's statistics are exchanged; with a lag of 1 the next row's statistics are gathered meanwhile, so that
-/// nobody waits, at the price of another row in the ring:
+/// stages the row's statistics are exchanged, and somebody has to wait. A warp therefore sums some pieces of the next
+/// row ahead, as far as the ring has room for them. Pieces of rows 0 and 1 in a ring with room for six, two ahead:
 ///
-///     lag 0: gather 0 | gradient 0 | gather 1 | gradient 1 | ...
-///     lag 1: gather 0 | gather 1 | gradient 0 | gather 2 | gradient 1 | ...
+///     sum 0a 0b 0c 0d | sum 1a 1b | gradient 0a 0b 0c 0d | sum 1c 1d | sum 2a 2b | gradient 1a 1b 1c 1d | ...
+///                     ^ row 0 is sent                     row 1 is sent ^
 ///
-/// Warps never wait for one another: each leaves its merged state to the exchange warp and goes on.
+/// (A loss of two rounds does not: its state of the next row would not fit the registers.) Warps never wait for one
+/// another: each leaves its merged state to the exchange warp and goes on.
 
+#include <vocabloss/impl/cuda/piece_gradient.cuh>
 #include <vocabloss/impl/cuda/piece_repair.cuh>
 #include <vocabloss/impl/cuda/row_claims.cuh>
-#include <vocabloss/loss/concept.hpp>
-#include <vocabloss/loss/online_softmax.hpp>
+#include <vocabloss/impl/cuda/row_sums.cuh>
 
-#include <climits>
 #include <cstddef>
 
 namespace vocabloss::Impl {
 
 template <class Loss, class T, Pass pass, class Shape>
 struct Consumer {
-  static constexpr int columns_of_vector = vector_columns<T>;
-  static constexpr int threads = Shape::threads;
-  static constexpr int lanes = Shape::lanes;
-  static constexpr int gathering_stages = pass == Pass::backward ? 1 : Loss::rounds;
-  using Layout = RowLayout<columns_of_vector, Shape::piece_vectors>;
-  using Columns = loss::Columns<float, columns_of_vector>;
+  using Layout = RowLayout<vector_columns<T>, Shape::piece_vectors>;
+  using View = PieceView<Loss, T, Shape>;
+  using Slice = SliceOfRow<T, Shape>;
   using Statistics = typename Loss::Statistics;
+  template <int Round>
+  using Sums = std::conditional_t<loss::SumsPlainly<Loss, Round>, PlainRowSums<Loss, T, Shape, Round>,
+                                  ExactRowSums<Loss, T, Shape, Round>>;
 
   const Loss& loss;
   const RowCall<float>& call;
@@ -48,35 +48,62 @@ struct Consumer {
   const std::uint32_t shared_base;
 
   __device__ void run() {
-    RingCursor cursor[gathering_stages + 1];
-    const int lag = launch.lag, behind = gathering_stages * lag;
-    int rows_known = INT_MAX;
-    for (int step = 0; step - behind < rows_known; ++step) {
-      if (step < rows_known) {
-        const std::int64_t row = claims.wait_for(step);
-        if (row < 0) {
-          rows_known = step;
-        } else if constexpr (pass == Pass::backward) {
-          ask_for_statistics(step);
-        } else {
-          gather<0>(step, row, cursor[0]);
-        }
-      }
-      if constexpr (gathering_stages == 2) {
-        if (step >= lag && step - lag < rows_known) gather<1>(step - lag, claims.row(step - lag), cursor[1]);
-      }
-      if (step >= behind && step - behind < rows_known) {
-        differentiate(step - behind, claims.row(step - behind), cursor[gathering_stages]);
-        claims.retire(step - behind);
-      }
+    if constexpr (pass == Pass::backward) {
+      run_backward();
+    } else {
+      run_forward();
     }
   }
 
  private:
-  /// Where this thread's first vector of a slot's logits lies; the teacher's lies `region_bytes` further.
-  __device__ __forceinline__ std::uint32_t address(const RingCursor& cursor) const {
-    return ring_address + cursor.slot * slot_bytes<Loss, Shape>;
+  /// A row of which some pieces, or none, have been summed.
+  template <int Round>
+  struct Gathering {
+    int row = 0;  ///< its place among the claims
+    int pieces = 0;
+    Sums<Round> sums{};
+    RingCursor cursor{};  ///< of the next one
+  };
+
+  __device__ __forceinline__ void run_forward() {
+    const int pieces = launch.slices.pieces, ahead = launch.ahead;
+    Gathering<0> first;
+    RingCursor second, gradient;
+    for (int i = 0;; ++i) {
+      if (claims.wait_for(i) < 0) return;
+      if constexpr (Loss::rounds == 2) {
+        gather_until(pieces, i, first);
+        gather_second(i, second);
+      } else {
+        // First what is left of this row, then a part of the next.
+#pragma unroll 1
+        for (int part = 0; part < 2; ++part) gather_until(part ? ahead : pieces, i + part, first);
+      }
+      wait(&shared.template round<Loss::rounds - 1>().ready[RowSlot(i).index], RowSlot(i).parity);
+      if constexpr (pass == Pass::forward_backward) differentiate(i, gradient);
+      claims.retire(i);
+    }
   }
+
+  /// The exchange warp loads the statistics that were saved of rows that are asked for.
+  __device__ __forceinline__ void run_backward() {
+    constexpr int rows_ahead = 3;
+    RingCursor gradient;
+    for (int i = 0; i < rows_ahead; ++i) ask_for_statistics(i);
+    for (int i = 0;; ++i) {
+      if (claims.wait_for(i) < 0) return;
+      ask_for_statistics(i + rows_ahead);
+      wait(&shared.template round<Loss::rounds - 1>().ready[RowSlot(i).index], RowSlot(i).parity);
+      differentiate(i, gradient);
+      claims.retire(i);
+    }
+  }
+  __device__ __forceinline__ void ask_for_statistics(int i) const {
+    if (thread % 32 == 0) arrive(&shared.first.gathered[RowSlot(i).index]);
+  }
+
+  // ---- slots --------------------------------------------------------------------------------------------------------
+
   __device__ __forceinline__ void wait_until_full(const RingCursor& cursor) const {
     wait(shared_base + static_cast<std::uint32_t>(offsetof(ClusterShared<Loss>, full) + cursor.slot * sizeof(Barrier)),
          cursor.parity);
@@ -90,344 +117,171 @@ struct Consumer {
     }
   }
 
-  // ---- statistics ---------------------------------------------------------------------------------------------------
-
-  /// The exchange warp loads them, if not more than a lag ahead.
-  __device__ __forceinline__ void ask_for_statistics(int i) const {
-    if (thread % 32 == 0) arrive(&shared.first.gathered[RowSlot(i).index]);
+  __device__ __forceinline__ T* region(const RingCursor& cursor, int stream) const {
+    return reinterpret_cast<T*>(ring + cursor.slot * launch.slot_bytes + stream * launch.region_bytes);
   }
 
-  template <int Round>
-  __device__ __forceinline__ void gather(int i, std::int64_t row, RingCursor& cursor) {
-    const RowSlot use(i);
-    Statistics known{};
-    if constexpr (Round > 0) {
-      wait(&shared.template round<Round - 1>().ready[use.index], use.parity);
-      known = shared.posted[use.index].statistics;
+  __device__ __forceinline__ Slice slice_of(int i) const {
+    if (launch.rows_are_even) return Slice(call.columns, shared.even_pieces);
+    const Layout layout = Layout::at(call.logits.template row<T>(claims.row(i)), call.columns);
+    const auto differs = [&](const T* other) { return Layout::at(other, 0).phase != layout.phase; };
+    std::uint32_t odd = layout.is_ragged() ? Slice::ragged : 0;
+    if constexpr (Loss::streams == 2) {
+      if (differs(call.teacher.template row<T>(claims.row(i)))) odd |= Slice::shifted;
     }
-    const Layout layout = Layout::at(call.logits.template row<T>(row), call.columns);
-    const std::uint32_t odd = oddity(row, layout);
-    typename Loss::template State<Round> merged;
-    const RingCursor start = cursor;
-    if constexpr (sums_plainly<Round>) {
-      if (!gather_plainly<Round>(merged, row, layout, odd, known, cursor)) {
-        RingCursor again = start;
-        merged = gather_exactly<Round, true>(row, layout, odd, known, again);
+    if constexpr (pass != Pass::forward) {
+      if (differs(call.gradient.template row<T>(claims.row(i)))) odd |= Slice::moved;
+    }
+    return Slice(layout, odd, launch.slices, rank);
+  }
+
+  __device__ __forceinline__ std::uint32_t address(const RingCursor& cursor) const {
+    return ring_address + cursor.slot * launch.slot_bytes;
+  }
+  __device__ __forceinline__ int first_vector(int piece) const {
+    return rank * launch.slices.slice_vectors + piece * Shape::piece_vectors;
+  }
+  __device__ __forceinline__ View ordinary_view(const Slice& slice, const RingCursor& cursor, int p) const {
+    const int first = slice.layout.column_of(first_vector(p) + thread);
+    const auto teacher = static_cast<std::uint32_t>(launch.region_bytes);
+    return {address(cursor), teacher, thread, Shape::piece_vectors, first, slice.layout.columns, false};
+  }
+  __device__ __forceinline__ View view(const Slice& slice, const RingCursor& cursor, int p) const {
+    constexpr int n = vector_columns<T>;
+    const int count =
+        Layout::count(launch.slices, p, slice.layout.vectors_in(launch.slices, rank) - p * Shape::piece_vectors);
+    const int first = slice.layout.column_of(first_vector(p));
+    const int end = min(first + count * n, slice.layout.columns);
+    const bool is_cut = first < 0 || first + max(count, Shape::piece_vectors) * n > end;
+    const auto teacher = static_cast<std::uint32_t>(launch.region_bytes);
+    return {address(cursor), teacher, thread, count, first + thread * n, end, is_cut};
+  }
+
+  // ---- statistics ---------------------------------------------------------------------------------------------------
+
+  /// Sums pieces of the i-th claim's row up to `target` of them; leaves the warp's state once it has all. Nothing is
+  /// left to do where it was left before, or where there is no such row.
+  __device__ __forceinline__ void gather_until(int target, int i, Gathering<0>& row) {
+    if (row.row != i || target <= row.pieces || claims.wait_for(i) < 0) return;
+    const Slice slice = slice_of(i);
+    sum<0, true>(row.sums, {}, i, slice, row.pieces, target, row.cursor);
+    row.pieces = target;
+    if (target < launch.slices.pieces) return;
+    leave<0>(i, row.sums, {}, slice, row.cursor);
+    row.row = i + 1;
+    row.pieces = 0;
+    row.sums = Sums<0>{};
+  }
+
+  /// The second round, with the statistics of the first.
+  __device__ __forceinline__ void gather_second(int i, RingCursor& cursor) {
+    const RowSlot use(i);
+    wait(&shared.first.ready[use.index], use.parity);
+    const Statistics& known = shared.posted[use.index].statistics;
+    const Slice slice = slice_of(i);
+    Sums<1> sums;
+    sum<1, false>(sums, known, i, slice, 0, launch.slices.pieces, cursor);
+    leave<1>(i, sums, known, slice, cursor);
+  }
+
+  /// Pieces from `p` up to `end`. `is_first`: nobody has waited for them yet.
+  template <int Round, bool is_first>
+  __device__ __forceinline__ void sum(Sums<Round>& sums, const Statistics& known, int i, const Slice& slice, int p,
+                                      int end, RingCursor& cursor) {
+    for (; p < end; ++p, cursor.advance(launch.slots)) {
+      if constexpr (is_first) wait_until_full(cursor);
+      if (slice.is_ordinary(p)) {
+        absorb<Round>(sums, known, ordinary_view(slice, cursor, p), cursor);
+      } else {
+        if (is_first && slice.odd & Slice::shifted) shift_teacher(i, slice, p, cursor);
+        if (!loss::SumsPlainly<Loss, Round> && slice.odd & Slice::ragged) neutralise(slice, p, cursor);
+        absorb<Round>(sums, known, view(slice, cursor, p), cursor);
       }
+    }
+  }
+  template <int Round>
+  __device__ __forceinline__ void absorb(Sums<Round>& sums, const Statistics& known, const View& piece,
+                                         const RingCursor& cursor) const {
+    if constexpr (loss::SumsPlainly<Loss, Round>) {
+      sums.absorb(loss, known, piece);
     } else {
-      merged = gather_exactly<Round, false>(row, layout, odd, known, cursor);
+      sums.absorb(loss, known, piece, Loss::needs_label ? shared.label[cursor.slot] : no_label);
+    }
+  }
+
+  /// The warp's state of a whole row, for the exchange warp. `end`: the cursor past its last piece.
+  template <int Round>
+  __device__ __forceinline__ void leave(int i, Sums<Round>& sums, const Statistics& known, const Slice& slice,
+                                        const RingCursor& end) {
+    RingCursor start;  // waited for before: the slot is all that counts
+    start.slot = end.slot - launch.slices.pieces + (end.slot < launch.slices.pieces ? launch.slots : 0);
+    typename Loss::template State<Round> merged;
+    if constexpr (loss::SumsPlainly<Loss, Round>) {
+      if (!sums.merge(loss, known, merged)) merged = sum_again<Round>(known, slice, start);
+      if constexpr (Loss::needs_label) loss.note_label(merged, label_logit(slice, start));
+    } else {
+      merged = sums.merge(loss);
+    }
+    if constexpr (pass == Pass::forward && Round == Loss::rounds - 1) {
+      RingCursor cursor = start;
+      for (int p = 0; p < launch.slices.pieces; ++p, cursor.advance(launch.slots)) release(cursor);
     }
     if (thread % 32 == 0) {
       auto& buffers = shared.template round<Round>();
-      buffers.warp_state[use.index][thread / 32] = to_words(merged);
-      arrive(&buffers.gathered[use.index]);
+      const int use = RowSlot(i).index;
+      buffers.warp_state[use][thread / 32] = to_words(merged);
+      arrive(&buffers.gathered[use]);
     }
   }
 
-  /// The warp's share of a row's statistics. `again`: its pieces were waited for and mended before.
-  template <int Round, bool again>
-  __device__ __forceinline__ auto gather_exactly(std::int64_t row, const Layout& layout, std::uint32_t odd,
-                                                 const Statistics& known, RingCursor& cursor) {
-    auto state = Loss::template identity<Round, lanes>();
-    float max_x = loss::empty_maximum<float>(), max_t = max_x;
-    int first_column = layout.column_of(rank * launch.slices.slice_vectors + thread);
-    int rest = layout.vectors_in(launch.slices, rank);
-    for (int p = 0; p < launch.slices.pieces; ++p) {
-      if constexpr (!again) await<Round>(row, layout, odd, p, rest, cursor);
-      const int label = Loss::needs_label ? shared.label[cursor.slot] : no_label;
-      const std::uint32_t data = address(cursor);
-      if (rest >= Shape::piece_vectors && !again) {
-        absorb<Round, Shape::vectors>(state, max_x, max_t, known, data, first_column, label);
-      } else {
-        for (int v = thread, k = 0; v < min(rest, Shape::piece_vectors); v += threads, ++k) {
-          absorb<Round, 1>(state, max_x, max_t, known, data + k * (threads * 16),
-                           first_column + k * (threads * columns_of_vector), label);
-        }
-      }
-      if constexpr (pass == Pass::forward && Round == Loss::rounds - 1) release(cursor);
-      cursor.advance(launch.slots);
-      first_column += Shape::piece_vectors * columns_of_vector;
-      rest -= Shape::piece_vectors;
-    }
-    return merge_warp<Round, lanes>(loss, state, max_x, max_t);
+  /// Where a column of the row lies in the slice: its piece, or -1.
+  __device__ __forceinline__ int piece_of(const Slice& slice, int column) const {
+    const int vector = (column + slice.layout.phase) / vector_columns<T> - first_vector(0);
+    const bool is_here = column >= 0 && vector >= 0 && vector < slice.layout.vectors_in(launch.slices, rank);
+    return is_here ? min(vector / Shape::piece_vectors, launch.slices.pieces - 1) : -1;
+  }
+  /// The label's logit, for one warp of one block; 0 for all others.
+  __device__ __forceinline__ float label_logit(const Slice& slice, RingCursor cursor) const {
+    const int label = shared.label[cursor.slot];
+    const int p = thread < 32 ? piece_of(slice, label) : -1;
+    if (p < 0) return 0;
+    cursor.slot += p;
+    if (cursor.slot >= launch.slots) cursor.slot -= launch.slots;
+    const int first = slice.layout.column_of(first_vector(p));
+    return widen(region(cursor, 0)[label - first]);
   }
 
+  /// The exact way, but for the label, where the plain one will not do.
   template <int Round>
-  __device__ __forceinline__ void await(std::int64_t row, const Layout& layout, std::uint32_t odd, int p, int rest,
-                                        const RingCursor& cursor) const {
-    if constexpr (Round == 0) {
-      wait_until_full(cursor);
-      if (odd & (p == 0 || rest <= Shape::piece_vectors ? ragged | shifted : shifted)) repair(row, layout, p, cursor);
+  __device__ __forceinline__ auto sum_again(const Statistics& known, const Slice& slice, RingCursor cursor) {
+    ExactRowSums<Loss, T, Shape, Round> sums;
+    for (int p = 0; p < launch.slices.pieces; ++p, cursor.advance(launch.slots)) {
+      if (slice.odd & Slice::ragged) neutralise(slice, p, cursor);
+      sums.absorb_again(loss, known, view(slice, cursor, p));
     }
-  }
-
-  /// Whether the loss offers what concept.hpp says for kernels that count instructions. It may have to look at the row
-  /// again, which a forward pass has released by then.
-  template <int Round>
-  static constexpr bool sums_plainly = loss::SumsPlainly<Loss, Round>&& pass == Pass::forward_backward;
-
-  /// The same in fewer instructions, and none of them a branch: columns at a maximum go into the sums like all others.
-  /// False, seldom: that cost digits of a row that one column decides, or an infinite term was among them.
-  template <int Round>
-  __device__ __forceinline__ bool gather_plainly(typename Loss::template State<Round>& merged, std::int64_t row,
-                                                 const Layout& layout, std::uint32_t odd, const Statistics& known,
-                                                 RingCursor& cursor) {
-    constexpr loss::KeptApart has = Loss::template kept_apart<Round>;
-    constexpr bool has_max_t = Loss::streams == 2 && Loss::teacher_is_logits;
-    constexpr int n = columns_of_vector;
-    loss::PlainSums<float> sums;
-    float label_logit = 0;
-    int first_column = layout.column_of(rank * launch.slices.slice_vectors + thread);
-    int rest = layout.vectors_in(launch.slices, rank);
-    for (int p = 0; p < launch.slices.pieces; ++p) {
-      await<Round>(row, layout, odd, p, rest, cursor);
-      const std::uint32_t data = address(cursor);
-      const bool is_ragged = odd & ragged && (p == 0 || rest <= Shape::piece_vectors);
-      if (rest >= Shape::piece_vectors) {
-        absorb_plainly<Round, Shape::vectors>(sums, known, data, first_column, is_ragged);
-      } else {
-        for (int v = thread, k = 0; v < rest; v += threads, ++k) {
-          absorb_plainly<Round, 1>(sums, known, data + k * (threads * 16), first_column + k * (threads * n), is_ragged);
-        }
-      }
-      if constexpr (Loss::needs_label) {
-        const unsigned ahead = static_cast<unsigned>(shared.label[cursor.slot]) - static_cast<unsigned>(first_column);
-        const int vector = thread + static_cast<int>(ahead / (threads * n)) * threads;
-        if (ahead < Shape::piece_vectors * n && ahead % (threads * n) < n && vector < rest) {
-          label_logit = widen(region(cursor, 0)[vector * n + ahead % n]);
-        }
-      }
-      cursor.advance(launch.slots);
-      first_column += Shape::piece_vectors * n;
-      rest -= Shape::piece_vectors;
-    }
-    if constexpr (has.maxima) {
-      const float max_t = has_max_t ? largest_of_warp(sums.t.maximum) : 0.0f;
-      loss.template raise_plainly<Round>(sums, largest_of_warp(sums.x.maximum), max_t);
-    }
-    sums.x.sum = sum_of_warp(sums.x.sum);
-    if constexpr (Loss::streams == 2) sums.t.sum = sum_of_warp(sums.t.sum);
-    if constexpr (has.weighted) sums.weighted = sum_of_warp(sums.weighted);
-    float low[WordOf<T>::columns];
-    WordOf<T>::widen(WordOf<T>::low, low);
-    merged = loss.template from_plain<Round>(sums, known);
-    if constexpr (Loss::needs_label) loss.note_label(merged, sum_of_warp(label_logit));
-    return loss.template is_good<Round>(sums, known, low[0]);
-  }
-
-  template <int Round, int Count>
-  __device__ __forceinline__ void absorb_plainly(loss::PlainSums<float>& sums, const Statistics& known,
-                                                 std::uint32_t data, int first_column, bool is_ragged) const {
-    constexpr int n = columns_of_vector;
-    constexpr bool is_two = Loss::streams == 2, has_max_t = is_two && Loss::teacher_is_logits;
-    uint4 x[Count], t[Count];
-    load<Count>(x, t, data);
-    if constexpr (Loss::template kept_apart<Round>.maxima) {
-      loss.template raise_plainly<Round>(sums, largest_column<T>(x), has_max_t ? largest_column<T>(t) : 0.0f);
-    }
-    if (is_ragged) {
-#pragma unroll
-      for (int k = 0; k < Count; ++k) {
-        const int first = first_column + k * (threads * n);
-        if (first >= 0 && first + n <= call.columns) continue;
-        lower_outside<T>(x[k], -first, call.columns - first);
-        if constexpr (has_max_t) lower_outside<T>(t[k], -first, call.columns - first);
-      }
-    }
-    loss::Columns<float, Count * n> all;
-#pragma unroll
-    for (int k = 0; k < Count; ++k) {
-      const Columns some = columns_of(x[k], t[k], first_column, k);
-#pragma unroll
-      for (int j = 0; j < n; ++j) {
-        all.x.lane[k * n + j] = some.x.lane[j];
-        if constexpr (is_two) all.t.lane[k * n + j] = some.t.lane[j];
-      }
-    }
-    all.first = first_column;
-    loss.template sum_plainly<Round>(sums, known, all);
-  }
-
-  /// `Count` vectors, `threads` apart: the state is rescaled once for all of them.
-  template <int Round, int Count, class State>
-  __device__ __forceinline__ void absorb(State& state, float& max_x, float& max_t, const Statistics& known,
-                                         std::uint32_t data, int first_column, int label) const {
-    uint4 x[Count], t[Count];
-    load<Count>(x, t, data);
-    max_x = fmaxf(max_x, largest_column<T>(x));
-    if constexpr (Loss::streams == 2 && Loss::teacher_is_logits) max_t = fmaxf(max_t, largest_column<T>(t));
-    loss.template raise<Round>(state, max_x, max_t);
-    if constexpr (Loss::needs_label) {
-#pragma unroll
-      for (int k = 0; k < Count; ++k) {
-        loss.template accumulate<Round>(state, known, columns_of(x[k], t[k], first_column, k), label);
-      }
-    } else {
-      // Nobody asks where the columns are: vectors make one pack, so that what the algebra does once a pack is done
-      // less.
-      constexpr int n = columns_of_vector, together = Count < Shape::vectors_in_pack ? Count : Shape::vectors_in_pack;
-#pragma unroll
-      for (int k = 0; k < Count; k += together) {
-        loss::Columns<float, together * n> all;
-#pragma unroll
-        for (int i = 0; i < together; ++i) {
-          const Columns some = columns_of(x[k + i], t[k + i], first_column, k);
-#pragma unroll
-          for (int j = 0; j < n; ++j) {
-            all.x.lane[i * n + j] = some.x.lane[j];
-            if constexpr (Loss::streams == 2) all.t.lane[i * n + j] = some.t.lane[j];
-          }
-        }
-        all.first = first_column;
-        loss.template accumulate<Round>(state, known, all, label);
-      }
-    }
-  }
-
-  template <int Count>
-  __device__ __forceinline__ static void load(uint4 (&x)[Count], uint4 (&t)[Count], std::uint32_t data) {
-#pragma unroll
-    for (int k = 0; k < Count; ++k) {
-      x[k] = load_shared(data + k * (threads * 16));
-      if constexpr (Loss::streams == 2) t[k] = load_shared(data + region_bytes<Shape> + k * (threads * 16));
-    }
-  }
-
-  __device__ __forceinline__ static Columns columns_of(const uint4& x, const uint4& t, int first_column, int k) {
-    Columns columns;
-    columns.x = unpack<T>(x);
-    if constexpr (Loss::streams == 2) columns.t = unpack<T>(t);
-    columns.first = first_column + k * (threads * columns_of_vector);
-    return columns;
+    return sums.merge(loss);
   }
 
   // ---- gradient -----------------------------------------------------------------------------------------------------
 
-  /// Forward only: waits all the same, which keeps the stages at most a lag apart.
-  __device__ __forceinline__ void differentiate(int i, std::int64_t row, RingCursor& cursor) {
-    const RowSlot use(i);
-    wait(&shared.template round<Loss::rounds - 1>().ready[use.index], use.parity);
-    if constexpr (pass == Pass::forward) return;
-    const Posted<Loss>& posted = shared.posted[use.index];
-    const auto gradient_row = posted.gradient_row;
-    const int label = posted.label;
-    const bool masked = posted.masked;
-    const Layout layout = Layout::at(call.logits.template row<T>(row), call.columns);
-    T* gradient = call.gradient.template row<T>(row);
-    const bool plain = !masked && !call.gradient.accumulate;
-    bool is_plain_row = false;
-    if constexpr (has_plain_gradient) is_plain_row = loss.has_plain_gradient(gradient_row);
-    const std::uint32_t odd = oddity(row, layout) | (Layout::at(gradient, 0).phase != layout.phase ? moved : 0);
-    int first_column = layout.column_of(rank * launch.slices.slice_vectors + thread);
-    int rest = layout.vectors_in(launch.slices, rank);
-    for (int p = 0; p < launch.slices.pieces; ++p) {
-      if constexpr (pass == Pass::backward) {
-        wait_until_full(cursor);
-        if (odd & shifted) repair(row, layout, p, cursor);
-      }
-      const std::uint32_t data = address(cursor);
-      const bool is_whole = rest >= Shape::piece_vectors && plain;
-      unsigned slow = 0;  // vectors that go one by one
-      if (is_whole) {
-        if constexpr (has_plain_gradient) {
-          slow = is_plain_row ? store_plain_gradient(gradient_row, data, first_column, label) : all_vectors;
-        } else {
-          uint4 x[Shape::vectors], t[Shape::vectors];
-          load<Shape::vectors>(x, t, data);
-#pragma unroll
-          for (int k = 0; k < Shape::vectors; ++k) {
-            const auto result = loss.gradient(gradient_row, columns_of(x[k], t[k], first_column, k), label);
-            store_shared(data + k * (threads * 16), pack_vector<T>(result));
-          }
-        }
+  __device__ __forceinline__ void differentiate(int i, RingCursor& cursor) {
+    const Slice slice = slice_of(i);
+    const PieceGradient<Loss, T, Shape> gradient(loss, shared.posted[RowSlot(i).index], call, claims.place(i));
+    const int label_piece = Loss::needs_label ? piece_of(slice, gradient.label) : -1;
+    for (int p = 0; p < launch.slices.pieces; ++p, cursor.advance(launch.slots)) {
+      if constexpr (pass == Pass::backward) wait_until_full(cursor);
+      if (slice.is_ordinary(p)) {
+        gradient.write(ordinary_view(slice, cursor, p), p == label_piece);
       } else {
-        slow = all_vectors;
+        if (pass == Pass::backward && slice.odd & Slice::shifted) shift_teacher(i, slice, p, cursor);
+        gradient.write(view(slice, cursor, p), p == label_piece);
+        if (slice.odd & Slice::moved) move_gradient(i, slice, p, cursor);
       }
-      for (int k = 0; slow != 0; slow >>= 1, ++k) {
-        if (thread + k * threads >= rest) break;
-        if (!(slow & 1)) continue;
-        uint4 x[1], t[1];
-        load<1>(x, t, data + k * (threads * 16));
-        const Columns columns = columns_of(x[0], t[0], first_column, k);
-        auto result = loss.gradient(gradient_row, columns, label);
-        if (masked) result = VectorPack<T>{};
-        if (call.gradient.accumulate) add_to_old(result, gradient, columns.first, masked);
-        store_shared(data + k * (threads * 16), pack_vector<T>(result));
-      }
-      if (odd & moved) move_gradient(gradient, layout, p, cursor);
       release(cursor);
-      cursor.advance(launch.slots);
-      first_column += Shape::piece_vectors * columns_of_vector;
-      rest -= Shape::piece_vectors;
-    }
-  }
-
-  static constexpr unsigned all_vectors = (1u << Shape::vectors) - 1;
-  static constexpr bool has_plain_gradient = loss::HasPlainGradient<Loss>;
-
-  /// A whole piece in fewer instructions. Returns the vectors that it left alone, a bit each: they need the loss's
-  /// `gradient`.
-  template <class GradientRow>
-  __device__ __forceinline__ unsigned store_plain_gradient(const GradientRow& gradient_row, std::uint32_t data,
-                                                           int first_column, int label) const {
-    constexpr int n = columns_of_vector;
-    uint4 x[Shape::vectors], t[Shape::vectors];
-    load<Shape::vectors>(x, t, data);
-    unsigned slow = 0;
-    if constexpr (requires { loss.is_at_maximum(gradient_row, 0.0f, 0.0f); }) {
-      if (loss.cares_for_maxima(gradient_row)) {
-#pragma unroll
-        for (int k = 0; k < Shape::vectors; ++k) {
-          const uint4 one_x[1] = {x[k]}, one_t[1] = {t[k]};
-          const float of_vector_t = Loss::teacher_is_logits ? largest_column<T>(one_t) : 0.0f;
-          if (loss.is_at_maximum(gradient_row, largest_column<T>(one_x), of_vector_t)) slow |= 1u << k;
-        }
-      }
-    }
-    if constexpr (Loss::needs_label) {
-      const unsigned ahead = static_cast<unsigned>(label) - static_cast<unsigned>(first_column);
-      if (ahead < Shape::vectors * threads * n && ahead % (threads * n) < n) slow |= 1u << (ahead / (threads * n));
-    }
-#pragma unroll
-    for (int k = 0; k < Shape::vectors; ++k) {
-      const uint4 result = pack_vector<T>(loss.plain_gradient(gradient_row, columns_of(x[k], t[k], first_column, k)));
-      if constexpr (Loss::plain_gradient_may_be_nan) {
-        if (holds_nan<T>(result)) slow |= 1u << k;
-      }
-      if (!(slow >> k & 1)) store_shared(data + k * (threads * 16), result);
-    }
-    return slow;
-  }
-
-  /// The sum is rounded once. A masked row keeps what it has.
-  __device__ __forceinline__ void add_to_old(VectorPack<T>& result, const T* gradient, int first_column,
-                                             bool masked) const {
-    for (int j = 0; j < columns_of_vector; ++j) {
-      const int column = first_column + j;
-      if (column < 0 || column >= call.columns) continue;
-      const float old = widen(gradient[column]);
-      result.lane[j] = masked ? old : old + result.lane[j];
     }
   }
 
   // ---- odd rows -----------------------------------------------------------------------------------------------------
-
-  static constexpr std::uint32_t ragged = 1;   ///< the ends of the row share vectors with its neighbours
-  static constexpr std::uint32_t shifted = 2;  ///< the teacher starts at another offset within granules
-  static constexpr std::uint32_t moved = 4;    ///< the gradient does
-
-  __device__ __forceinline__ std::uint32_t oddity(std::int64_t row, const Layout& layout) const {
-    std::uint32_t odd = layout.is_ragged() ? ragged : 0;
-    if constexpr (Loss::streams == 2) {
-      if (Layout::at(call.teacher.template row<T>(row), 0).phase != layout.phase) odd |= shifted;
-    }
-    asm volatile("" : "+r"(odd));  // found once a row, not once a piece
-    return odd;
-  }
-
-  __device__ __forceinline__ T* region(const RingCursor& cursor, int stream) const {
-    return reinterpret_cast<T*>(ring + cursor.slot * slot_bytes<Loss, Shape> + stream * region_bytes<Shape>);
-  }
 
   /// By how many columns another stream of the piece lies further on in its region than the logits do.
   __device__ __forceinline__ static int offset_of(const T* other_row, const Layout& layout, const Piece& piece) {
@@ -435,15 +289,19 @@ struct Consumer {
     return Layout::at(other_row + column, 0).phase - (column - layout.column_of(piece.first));
   }
 
-  __device__ __forceinline__ void repair(std::int64_t row, const Layout& layout, int p,
-                                         const RingCursor& cursor) const {
-    const Piece piece = layout.piece(launch.slices, rank, p);
-    if (piece.count == 0) return;
+  __device__ __forceinline__ void shift_teacher(int i, const Slice& slice, int p, const RingCursor& cursor) const {
+    const Piece piece = slice.layout.piece(launch.slices, rank, p);
     if constexpr (Loss::streams == 2) {
-      const int offset = offset_of(call.teacher.template row<T>(row), layout, piece);
+      const int offset = piece.count ? offset_of(call.teacher.template row<T>(claims.row(i)), slice.layout, piece) : 0;
       if (offset != 0) shift_columns<T, Shape>(region(cursor, 1), offset, piece.count, thread);
     }
-    if (!layout.is_ragged(piece)) return;
+  }
+
+  /// Of this thread's vectors. Doing it twice does no harm.
+  __device__ __forceinline__ void neutralise(const Slice& slice, int p, const RingCursor& cursor) const {
+    const Layout& layout = slice.layout;
+    const Piece piece = layout.piece(launch.slices, rank, p);
+    if (piece.count == 0 || !layout.is_ragged(piece)) return;
     neutralise_neighbours<T, Shape>(region(cursor, 0), layout, piece, -INFINITY, thread);
     if constexpr (Loss::streams == 2) {
       constexpr float neutral = Loss::teacher_is_logits ? -INFINITY : 0.0f;
@@ -452,13 +310,10 @@ struct Consumer {
   }
 
   /// To where the producer expects it: at its own offset within granules.
-  __device__ __forceinline__ void move_gradient(const T* gradient, const Layout& layout, int p,
-                                                const RingCursor& cursor) const {
-    const Piece piece = layout.piece(launch.slices, rank, p);
-    if (piece.count == 0) return;
-    const int offset = offset_of(gradient, layout, piece);
-    const int vectors = min(piece.count + 1, Shape::piece_vectors + 1);
-    if (offset != 0) shift_columns<T, Shape>(region(cursor, 0), -offset, vectors, thread);
+  __device__ __forceinline__ void move_gradient(int i, const Slice& slice, int p, const RingCursor& cursor) const {
+    const Piece piece = slice.layout.piece(launch.slices, rank, p);
+    const int offset = piece.count ? offset_of(call.gradient.template row<T>(claims.row(i)), slice.layout, piece) : 0;
+    if (offset != 0) shift_columns<T, Shape>(region(cursor, 0), -offset, piece.count + 1, thread);
   }
 };
 

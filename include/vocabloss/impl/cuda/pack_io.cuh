@@ -127,9 +127,9 @@ __device__ __forceinline__ typename WordOf<T>::Maximum largest_of_vector(const u
                       Word::larger(Word::as_maximum(v.z), Word::as_maximum(v.w)));
 }
 
-/// Columns before `begin` and from `end` on become low.
+/// Columns before `begin` and from `end` on become those of `word`.
 template <class T>
-__device__ __forceinline__ void lower_outside(uint4& vector, int begin, int end) {
+__device__ __forceinline__ void set_outside(uint4& vector, int begin, int end, std::uint32_t word) {
   using Word = WordOf<T>;
   std::uint32_t* const words[4] = {&vector.x, &vector.y, &vector.z, &vector.w};
 #pragma unroll
@@ -138,7 +138,7 @@ __device__ __forceinline__ void lower_outside(uint4& vector, int begin, int end)
     for (int j = 0; j < Word::columns; ++j) {
       const int column = w * Word::columns + j;
       const std::uint32_t mask = Word::columns == 1 ? ~0u : 0xffffu << (16 * j);
-      if (column < begin || column >= end) *words[w] = (*words[w] & ~mask) | (Word::low & mask);
+      if (column < begin || column >= end) *words[w] = (*words[w] & ~mask) | (word & mask);
     }
   }
 }

@@ -19,12 +19,12 @@ namespace vocabloss::Impl {
 template <class T, class Shape>
 __device__ __noinline__ void shift_columns(T* region, int distance, int vectors, int thread) {
   constexpr int columns = vector_columns<T>;
-  constexpr int most = Shape::vectors + 1;  // a shift may spill into one vector more than the piece has
+  constexpr int most = Shape::vectors + 2;  // a piece may have more than a full one, and spill into one vector more
   struct alignas(16) Vector {
     T column[columns];
   };
   Vector moved[most];
-  constexpr int last = (Shape::piece_vectors + 1) * columns - 1;
+  const int last = (vectors + 1) * columns - 1;
   synchronise(1, Shape::threads);
 #pragma unroll
   for (int k = 0; k < most; ++k) {

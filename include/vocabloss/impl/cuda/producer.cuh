@@ -118,11 +118,11 @@ struct Producer {
   __device__ __forceinline__ void advance(Load& load, Cursor& cursor) {
     if (lane == 0) {
       Barrier* full = &shared.full[load.slot];
-      unsigned char* region = ring + load.slot * slot_bytes<Loss, Shape>;
+      unsigned char* region = ring + load.slot * launch.slot_bytes;
       if constexpr (Loss::needs_label) shared.label[load.slot] = load.label;
       arrive_expecting(full, load.x_bytes + load.t_bytes);
       if (load.x_bytes) bulk_load(region, load.x, load.x_bytes, full);
-      if (load.t_bytes) bulk_load(region + region_bytes<Shape>, load.t, load.t_bytes, full);
+      if (load.t_bytes) bulk_load(region + launch.region_bytes, load.t, load.t_bytes, full);
     }
     cursor.advance(launch);
     load = prepare_load(cursor);
@@ -151,7 +151,7 @@ struct Producer {
     const Piece piece = layout.piece(launch.slices, rank, cursor.piece);
     Store store;
     store.gradient = call.gradient.template row<T>(row) + layout.first_column(piece);
-    store.source = reinterpret_cast<const T*>(ring + cursor.ring.slot * slot_bytes<Loss, Shape>);
+    store.source = reinterpret_cast<const T*>(ring + cursor.ring.slot * launch.slot_bytes);
     store.begin = Layout::at(store.gradient, 0).phase;
     store.end = store.begin + (piece.count ? layout.end_column(piece) - layout.first_column(piece) : 0);
     store.whole_begin = (store.begin + columns_of_vector - 1) / columns_of_vector * columns_of_vector;

@@ -33,7 +33,8 @@ struct RowClaims {
     return ring.row[k % max_claims];
   }
   /// The same, after the first time.
-  __device__ __forceinline__ std::int64_t row(int k) const { return ring.row[k % max_claims]; }
+  __device__ __forceinline__ std::int64_t row(int k) const { return place(k); }
+  __device__ __forceinline__ const std::int64_t& place(int k) const { return ring.row[k % max_claims]; }
 
   /// This warp will not read the k-th claim again.
   __device__ __forceinline__ void retire(int k) const {

@@ -10,8 +10,6 @@
 #include <vocabloss/impl/cuda/row_claims.cuh>
 #include <vocabloss/loss/math.hpp>
 
-#include <climits>
-
 namespace vocabloss::Impl {
 
 /// The seam for a vocabulary that is split over GPUs, here for one that is not (peer_exchange.cuh has the other). A
@@ -52,20 +50,12 @@ struct ExchangeWarp {
 
   /// Rows in the order in which the consumers gather them.
   __device__ void run() {
-    const int behind = (Loss::rounds - 1) * launch.lag;
-    int rows_known = INT_MAX;
-    for (int step = 0; step - behind < rows_known; ++step) {
-      if (step < rows_known) {
-        if (claims.wait_for(step) < 0) {
-          rows_known = step;
-        } else if constexpr (pass == Pass::backward) {
-          post_saved(step);
-        } else {
-          finish<0>(step);
-        }
-      }
-      if constexpr (pass != Pass::backward && Loss::rounds == 2) {
-        if (step >= behind && step - behind < rows_known) finish<1>(step - behind);
+    for (int i = 0; claims.wait_for(i) >= 0; ++i) {
+      if constexpr (pass == Pass::backward) {
+        post_saved(i);
+      } else {
+        finish<0>(i);
+        if constexpr (Loss::rounds == 2) finish<1>(i);
       }
     }
   }

@@ -43,7 +43,7 @@ __global__ void __launch_bounds__(Shape::block_threads, Shape::blocks)
   const int lane = threadIdx.x % 32;
   const int rank = rank_in_cluster();
   // Before the barrier below: a launch counts as ended, for the next one, once all clusters are past their last claim.
-  auto peers = ranks.open(ring + launch.slots * slot_bytes<Loss, Shape>);
+  auto peers = ranks.open(ring + launch.slots * launch.slot_bytes);
 
   if (threadIdx.x == 0) {
     for (int i = 0; i < launch.slots; ++i) {
@@ -54,6 +54,8 @@ __global__ void __launch_bounds__(Shape::block_threads, Shape::blocks)
       initialise(&shared.claims.claimed[i], 1);
       initialise(&shared.claims.retired[i], launch.width * (Shape::warps + 2));
     }
+    const RowLayout<vector_columns<T>, Shape::piece_vectors> even{0, call.columns};
+    shared.even_pieces = SliceOfRow<T, Shape>(even, 0, launch.slices, rank).ordinary_end;
     initialise_round(shared.first, Shape::warps);
     if constexpr (Loss::rounds == 2) initialise_round(shared.second, Shape::warps);
     publish_initialised_barriers();

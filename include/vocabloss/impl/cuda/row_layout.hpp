@@ -12,7 +12,7 @@
 ///
 ///     50257 bf16 columns, byte offset 6 of 16: phase 3, ceil((3 + 50257) / 8) = 6283 vectors
 ///     cluster of 2: slices of 3142 vectors (6284 = the most that any phase needs, over 2)
-///     pieces of 512 vectors: 7 a slice, the last of 70 vectors (69 in the second slice)
+///     pieces of 512 vectors: 6 a slice, and the last takes the 70 vectors that are left (69 in the second slice)
 
 #include <Kokkos_Macros.hpp>
 
@@ -20,10 +20,10 @@
 
 namespace vocabloss::Impl {
 
-/// What all rows of a launch share.
+/// What all rows of a launch share: see ClusterShape::cut.
 struct SliceLayout {
   int slice_vectors;  ///< of a block
-  int pieces;         ///< of a slice
+  int pieces;         ///< of a slice; the last one takes what is left, be it more than a full piece or nothing
 };
 
 /// The vectors from `first` on that one slot holds.
@@ -32,7 +32,7 @@ struct Piece {
   int count;
 };
 
-/// `Columns` columns a vector, `PieceVectors` vectors in a full slot.
+/// `Columns` columns a vector, `PieceVectors` vectors in a full piece.
 template <int Columns, int PieceVectors>
 struct RowLayout {
   int phase;    ///< columns of the neighbour before this row in the first vector
@@ -54,7 +54,13 @@ struct RowLayout {
 
   KOKKOS_INLINE_FUNCTION Piece piece(const SliceLayout& slices, int slice, int index) const {
     const int rest = vectors_in(slices, slice) - index * PieceVectors;
-    return {slice * slices.slice_vectors + index * PieceVectors, rest < 0 ? 0 : smaller(rest, PieceVectors)};
+    return {slice * slices.slice_vectors + index * PieceVectors, count(slices, index, rest)};
+  }
+
+  /// Vectors of a piece, where `rest` vectors of the slice are left from its first on.
+  KOKKOS_INLINE_FUNCTION static int count(const SliceLayout& slices, int index, int rest) {
+    if (rest < 0) return 0;
+    return index + 1 == slices.pieces ? rest : smaller(rest, PieceVectors);
   }
 
   /// The column in lane 0 of a vector; negative by the phase in the first vector.

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// SPDX-FileCopyrightText: VocabLoss contributors
+#ifndef VOCABLOSS_IMPL_CUDA_PIECE_GRADIENT_CUH
+#define VOCABLOSS_IMPL_CUDA_PIECE_GRADIENT_CUH
+
+/// \file
+/// \brief The gradient of a piece, written over its logits.
+///
+/// Most vectors of most rows take the loss's plain gradient, where it has one; the label's, those at a maximum, those
+/// where it gave NaN, and whatever is masked or accumulated take the gradient that is always right, one by one.
+
+#include <vocabloss/impl/cuda/piece_view.cuh>
+#include <vocabloss/loss/concept.hpp>
+
+namespace vocabloss::Impl {
+
+/// What all pieces of a row share.
+template <class Loss, class T, class Shape>
+struct PieceGradient {
+  using View = PieceView<Loss, T, Shape>;
+  static constexpr bool has_plain = loss::HasPlainGradient<Loss>;
+  static constexpr int columns_of_vector = vector_columns<T>;
+
+  const Loss& loss;
+  const Posted<Loss>& posted;     ///< in shared memory: registers hold only what most vectors need
+  const GradientRowOf<Loss> row;  ///< the same, for them
+  const int label;
+  const bool is_plain;  ///< whole pieces may be written at once
+  const bool cares_for_maxima;
+  const RowCall<float>& call;
+  const std::int64_t& place;  ///< the row's number, in shared memory
+
+  __device__ __forceinline__ PieceGradient(const Loss& algebra, const Posted<Loss>& of_row,
+                                           const RowCall<float>& of_launch, const std::int64_t& row_number)
+      : loss(algebra),
+        posted(of_row),
+        row(of_row.gradient_row),
+        label(of_row.label),
+        is_plain(!of_row.masked && !of_launch.gradient.accumulate && is_plain_row(loss, row)),
+        cares_for_maxima(does_care(loss, row)),
+        call(of_launch),
+        place(row_number) {}
+
+  /// `has_label`: whether the label's column may be in the piece.
+  __device__ __forceinline__ void write(const View& piece, bool has_label) const {
+    unsigned left = all_vectors;  // vectors that go one by one, a bit each
+    if (is_plain && (has_plain ? piece.is_wide() : piece.is_full())) {
+      left = write_at_once(piece, has_label) | (piece.count > Shape::piece_vectors ? 1u << Shape::vectors : 0u);
+    }
+    for (int k = 0; left != 0 && piece.has(k); left >>= 1, ++k) {
+      if (left & 1) write_one(piece, k);
+    }
+  }
+
+ private:
+  /// A piece may have a vector a thread more than a full one.
+  static constexpr unsigned all_vectors = (2u << Shape::vectors) - 1;
+
+  __device__ __forceinline__ static bool is_plain_row(const Loss& loss, const GradientRowOf<Loss>& row) {
+    if constexpr (has_plain) return loss.has_plain_gradient(row);
+    return true;
+  }
+
+  __device__ __forceinline__ static bool does_care(const Loss& loss, const GradientRowOf<Loss>& row) {
+    if constexpr (requires { loss.cares_for_maxima(row); }) return loss.cares_for_maxima(row);
+    return false;
+  }
+
+  /// Shape::vectors vectors. Returns those that it left alone.
+  __device__ __forceinline__ unsigned write_at_once(const View& piece, bool has_label) const {
+    const HeldVectors<Shape::vectors> held = piece.template load<Shape::vectors>(0);
+    unsigned left = 0;
+    if constexpr (!has_plain) {
+#pragma unroll
+      for (int k = 0; k < Shape::vectors; ++k) {
+        store_shared(piece.address_of(k), pack_vector<T>(loss.gradient(row, piece.columns(held, k, k), label)));
+      }
+    } else {
+      if constexpr (requires { loss.is_at_maximum(row, 0.0f, 0.0f); }) {
+        if (cares_for_maxima) left |= at_maximum(held);
+      }
+      if (Loss::needs_label && has_label) left |= at_label(piece.first_column);
+#pragma unroll
+      for (int k = 0; k < Shape::vectors; ++k) {
+        const uint4 result = pack_vector<T>(loss.plain_gradient(row, piece.columns(held, k, k)));
+        if constexpr (Loss::plain_gradient_may_be_nan) {
+          if (holds_nan<T>(result)) left |= 1u << k;
+        }
+        if (!(left >> k & 1)) store_shared(piece.address_of(k), result);
+      }
+    }
+    return left;
+  }
+
+  __device__ __forceinline__ unsigned at_maximum(const HeldVectors<Shape::vectors>& held) const {
+    unsigned found = 0;
+#pragma unroll
+    for (int k = 0; k < Shape::vectors; ++k) {
+      const uint4 x[1] = {held.x[k]}, t[1] = {held.t[k]};
+      const float max_t = Loss::streams == 2 && Loss::teacher_is_logits ? largest_column<T>(t) : 0.0f;
+      if (loss.is_at_maximum(posted.gradient_row, largest_column<T>(x), max_t)) found |= 1u << k;
+    }
+    return found;
+  }
+  __device__ __forceinline__ unsigned at_label(int first_column) const {
+    constexpr int n = columns_of_vector, step = Shape::threads * n;
+    const unsigned ahead = static_cast<unsigned>(label) - static_cast<unsigned>(first_column);
+    return ahead < Shape::vectors * step && ahead % step < n ? 1u << (ahead / step) : 0u;
+  }
+
+  __device__ __forceinline__ void write_one(const View& piece, int k) const {
+    const HeldVectors<1> held = piece.template load<1>(k);
+    const auto of_vector = piece.columns(held, 0, k);
+    auto result = loss.gradient(posted.gradient_row, of_vector, label);
+    if (posted.masked) result = VectorPack<T>{};
+    if (call.gradient.accumulate) add_to_old(result, of_vector.first);
+    store_shared(piece.address_of(k), pack_vector<T>(result));
+  }
+
+  /// The sum is rounded once. A masked row keeps what it has.
+  __device__ __forceinline__ void add_to_old(VectorPack<T>& result, int first_column) const {
+    const T* old = call.gradient.template row<T>(place);
+    for (int j = 0; j < columns_of_vector; ++j) {
+      const int column = first_column + j;
+      if (column < 0 || column >= call.columns) continue;
+      const float before = widen(old[column]);
+      result.lane[j] = posted.masked ? before : before + result.lane[j];
+    }
+  }
+};
+
+}  // namespace vocabloss::Impl
+
+#endif
