@@ -113,6 +113,13 @@ class DeviceStreams {
     if constexpr (Loss::streams == 2) held.t[p].load(teacher<Teacher>() + first, aligned);
   }
 
+  /// For the last time, where the teacher is parallel.
+  template <int count>
+  KOKKOS_INLINE_FUNCTION void load_last(Held<count, Logit>& held, int p, int first) const {
+    held.x[p].load_last(logits_ + first);
+    if constexpr (Loss::streams == 2) held.t[p].load_last(teacher<Logit>() + first);
+  }
+
   /// A pack of the body where the gradient is parallel.
   KOKKOS_INLINE_FUNCTION void store(int column, const StoredPack<Logit, lanes>& stored) const {
     stored.store(call_.gradient.template row<Logit>(row_) + column, true);

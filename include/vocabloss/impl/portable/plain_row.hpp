@@ -105,7 +105,7 @@ class PlainRow {
   KOKKOS_INLINE_FUNCTION void write_step(const Slope& slope, int label, bool cares_for_maxima, unsigned from) const {
     const auto column = [&](int p) { return streams_.column_of_pack(streams_.packs() - 1 - (from + p * team_)); };
     Held<count, Logit> held;
-    for (int p = 0; p < count; ++p) streams_.load(held, p, column(p), true);
+    for (int p = 0; p < count; ++p) streams_.load_last(held, p, column(p));
     unsigned exact = 0;  // packs that need the loss's `gradient`, a bit each
     for (int p = 0; p < count; ++p) {
       StoredPack<Logit, lanes> stored;

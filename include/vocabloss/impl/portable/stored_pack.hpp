@@ -64,6 +64,11 @@ class StoredPack {
     }
     for (int j = 0; j < N; ++j) set(j, from[j]);
   }
+  /// The same of an aligned address whose values are not read again: a GPU's L2 may let go of them first.
+  KOKKOS_INLINE_FUNCTION void load_last(const T* from) {
+    static_assert(is_vectors);
+    for (int v = 0; v < vectors; ++v) load_streaming(words_[v], reinterpret_cast<const VectorWords*>(from) + v);
+  }
   KOKKOS_INLINE_FUNCTION void store(T* to, bool aligned) const {
     if constexpr (is_vectors) {
       if (aligned) {
@@ -111,6 +116,14 @@ class StoredPack {
  private:
   KOKKOS_INLINE_FUNCTION std::uint32_t& word(int i) { return words_[i / 4].word[i % 4]; }
 
+  KOKKOS_INLINE_FUNCTION static void load_streaming(VectorWords& words, const VectorWords* from) {
+#if defined(__CUDA_ARCH__)
+    const uint4 vector = __ldcs(reinterpret_cast<const uint4*>(from));
+    words = {{vector.x, vector.y, vector.z, vector.w}};
+#else
+    words = *from;
+#endif
+  }
   /// The gradient is not read again: it should not push rows out of a GPU's L2.
   KOKKOS_INLINE_FUNCTION static void store_streaming(VectorWords* to, const VectorWords& words) {
 #if defined(__CUDA_ARCH__)
