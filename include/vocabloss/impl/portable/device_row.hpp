@@ -69,9 +69,9 @@ class DeviceRow {
       }
     }
     if (streams_.teacher_is_float()) {
-      write_body<1, float>(slope, label);
+      write_body<float>(slope, label);
     } else {
-      write_body<has_plain_gradient<Loss> ? 1 : Plain::packs_of_gradient, Logit>(slope, label);
+      write_body<Logit>(slope, label);
     }
   }
 
@@ -95,20 +95,10 @@ class DeviceRow {
 
   KOKKOS_INLINE_FUNCTION Plain plain() const { return Plain(loss_, streams_, rank_, team_); }
 
-  /// Column of a thread's pack p of the step that starts at `from`, or -1 beyond the body. `last_first`: packs are
-  /// counted from the end of the row.
-  template <bool last_first>
+  /// Column of a thread's pack p of the step that starts at `from`, or -1 beyond the body.
   KOKKOS_INLINE_FUNCTION int column_in_step(unsigned from, int p) const {
-    const unsigned pack = from + p * team_, all = streams_.packs();
-    return pack < all ? streams_.column_of_pack(last_first ? all - 1 - pack : pack) : -1;
-  }
-
-  template <int count, class Teacher, bool last_first>
-  KOKKOS_INLINE_FUNCTION void load(Held<count, Teacher>& held, unsigned from, bool aligned) const {
-    for (int p = 0; p < count; ++p) {
-      const int first = column_in_step<last_first>(from, p);
-      if (first >= 0) streams_.load(held, p, first, aligned);
-    }
+    const unsigned pack = from + p * team_;
+    return pack < streams_.packs() ? streams_.column_of_pack(pack) : -1;
   }
 
   template <int Round, int count, class Teacher, class State>
@@ -116,11 +106,14 @@ class DeviceRow {
     const bool aligned = streams_.template teacher_is_aligned<Teacher>();
     for (unsigned from = rank_; from < streams_.packs(); from += count * team_) {
       Held<count, Teacher> held;
-      load<count, Teacher, false>(held, from, aligned);
+      for (int p = 0; p < count; ++p) {
+        const int first = column_in_step(from, p);
+        if (first >= 0) streams_.load(held, p, first, aligned);
+      }
       Real max_x = loss::empty_maximum<Real>();
       Real max_t = Loss::streams == 2 && Loss::teacher_is_logits ? max_x : Real(0);
       for (int p = 0; p < count; ++p) {
-        const int first = column_in_step<false>(from, p);
+        const int first = column_in_step(from, p);
         if (first < 0) continue;
         const auto columns = held.columns(p, first);
         max_x = loss::larger(max_x, loss::largest(columns.x));
@@ -130,24 +123,22 @@ class DeviceRow {
       }
       loss_.template raise<Round>(state, max_x, max_t);
       for (int p = 0; p < count; ++p) {
-        const int first = column_in_step<false>(from, p);
+        const int first = column_in_step(from, p);
         if (first >= 0) loss_.template accumulate<Round>(state, statistics, held.columns(p, first), label);
       }
     }
   }
 
-  template <int count, class Teacher, class Slope>
+  /// From the end of the row, whose columns were read last.
+  template <class Teacher, class Slope>
   KOKKOS_INLINE_FUNCTION void write_body(const Slope& slope, int label) const {
     const bool aligned = streams_.template teacher_is_aligned<Teacher>();
     const bool gradient_aligned = streams_.gradient_is_aligned();
-    for (unsigned from = rank_; from < streams_.packs(); from += count * team_) {
-      Held<count, Teacher> held;
-      load<count, Teacher, true>(held, from, aligned);
-      for (int p = 0; p < count; ++p) {
-        const int first = column_in_step<true>(from, p);
-        if (first < 0) continue;
-        streams_.template store<lanes>(first, loss_.gradient(slope, held.columns(p, first), label), gradient_aligned);
-      }
+    for (unsigned p = rank_; p < streams_.packs(); p += team_) {
+      const int first = streams_.column_of_pack(streams_.packs() - 1 - p);
+      Held<1, Teacher> held;
+      streams_.load(held, 0, first, aligned);
+      streams_.template store<lanes>(first, loss_.gradient(slope, held.columns(0, first), label), gradient_aligned);
     }
   }
 
