@@ -7,9 +7,19 @@
 /// \brief What a row must give, and how near to it is right: the accuracy rule of the library.
 ///
 /// Losses: within 3e-6 of max(1, |loss|). 16-bit gradients: rounded once from something as good as float, 0.51 units in
-/// the last place and 1e-6 of the terms of the formula. Float gradients: 2^-22 max(8, |lse|, |s x_j|) of those terms.
-/// The terms are the absolute values that the formula adds up (reverse KL: s p_j (|d_j| + |loss|)): where they cancel,
-/// no arithmetic in float can keep more.
+/// the last place and 1e-6 of p_j times the terms subtracted. Float gradients: 2^-22 max(8, |lse|, |s x_j|) of p_j
+/// times those terms.
+///
+/// The terms subtracted are those of the formula written out, each by its absolute value:
+///     labels                       p_j and 1
+///     teacher logits, probability  p_j (times the sum of q) and q_j
+///     reverse KL                   p_j times |log p_j|, |log q_j| and |loss|
+///     JSD                          p_j times |log p_j|, |log m_j| and |sum p log(p / m)|
+///     entropy                      p_j times |log p_j| and H
+/// The two logarithms count apart, not as their difference d_j, because each is rounded before they are subtracted: of
+/// two columns with log p_j = -10 and d_j = 0.01, float knows d_j no better than log p_j itself. In a limit of |d_j| +
+/// |loss| alone a row where p and q are near each other, which is what training makes of them, would be asked for
+/// digits that no float holds.
 
 #include <vocabloss/loss/options.hpp>
 #include <vocabloss/loss/reference.hpp>
@@ -46,20 +56,21 @@ struct TermsOf {
     double loss = 0;
     for (std::size_t j = 0; j < p.p.size(); ++j) loss += reference::term(p.p[j], p.log_p[j] - q.log_p[j]);
     for (std::size_t j = 0; j < p.p.size(); ++j) {
-      const double sum = std::fabs(p.log_p[j] - q.log_p[j]) + std::fabs(loss);
+      const double sum = std::fabs(p.log_p[j]) + std::fabs(q.log_p[j]) + std::fabs(loss);
       terms[j] = std::fabs(row.upstream[0]) * scale(o) * reference::term(p.p[j], sum);
     }
   }
   static void jsd(const LossOptions& o, const Row& row, const Softmax& p, const Softmax& q, double* terms) {
-    double sum = 0;
+    double mean = 0;
     for (std::size_t j = 0; j < p.p.size(); ++j) {
       const double a = std::log1p(-o.jsd_beta) + p.log_p[j], b = std::log(o.jsd_beta) + q.log_p[j];
-      terms[j] = p.log_p[j] - (std::fmax(a, b) + std::log1p(std::exp(-std::fabs(a - b))));  // log p/m
-      sum += reference::term(p.p[j], terms[j]);
+      const double log_m = std::fmax(a, b) + std::log1p(std::exp(-std::fabs(a - b)));
+      mean += reference::term(p.p[j], p.log_p[j] - log_m);
+      terms[j] = std::fabs(p.log_p[j]) + std::fabs(log_m);
     }
     for (std::size_t j = 0; j < p.p.size(); ++j) {
-      const double both = reference::term(p.p[j], std::fabs(terms[j]) + std::fabs(sum));
-      terms[j] = std::fabs(row.upstream[0]) * scale(o) * (1 - o.jsd_beta) * both;
+      const double sum = reference::term(p.p[j], terms[j] + std::fabs(mean));
+      terms[j] = std::fabs(row.upstream[0]) * scale(o) * (1 - o.jsd_beta) * sum;
     }
   }
   static void z_loss(const LossOptions& o, const Row& row, const Softmax& p, const Softmax&, double* terms) {

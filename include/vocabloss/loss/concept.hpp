@@ -32,8 +32,8 @@
 /// cut of a row into pieces gives the same statistics; a piece of minus infinities is neutral; gradient is the
 /// derivative of value.
 ///
-/// What a loss may offer besides, for the kernels that count instructions (path `cluster`; without it they use what is
-/// above):
+/// What a loss may offer besides, for the kernels that count instructions (paths `cluster` and, on a GPU, `team`;
+/// without it they use what is above):
 ///     kept_apart<r>                              which sums a round has, and which of them must keep their digits
 ///     raise_plainly<r>(sums, max_x, max_t)       as raise, of PlainSums: a state that does not tell columns at the
 ///                                                maximum from others

@@ -132,11 +132,7 @@ struct StageKernel {
     Kokkos::single(Kokkos::PerTeam(member), [&]() { store_results(row, facts, statistics); });
     if constexpr (!is_last) {
       auto total = Loss::template identity<Stage, 1>();
-      if (has_state(facts)) {
-        auto state = columns.template find_state<Stage>(statistics, facts.row.label);
-        const StateReducer<Loss, Stage, typename Exec::scratch_memory_space> reducer(loss, total);
-        member.team_reduce(reducer, state);
-      }
+      if (has_state(facts)) total = find_state_of_team<Stage>(member, loss, columns, statistics, facts.row.label);
       Kokkos::single(Kokkos::PerTeam(member), [&]() { store_state(row, total); });
     } else {
       if (pass == Pass::forward || call.columns == 0) return;

@@ -50,13 +50,14 @@ struct StageLaunch {
                            typename Kernel::Policy(exec, league, plan.team_size, 1),
                            Kernel{loss, call, pass, plan.block_cap, merged, states});
     };
+    constexpr int narrow = narrow_columns_per_thread(sizeof(Logit));
     constexpr int wide = wide_columns_per_thread(sizeof(Logit), Loss::streams);
-    if constexpr (!runs_on_host<Exec> && wide > narrow_columns_per_thread) {
-      if (plan.block_cap > narrow_columns_per_thread * plan.team_size) {
+    if constexpr (!runs_on_host<Exec> && wide > narrow) {
+      if (plan.block_cap > narrow * plan.team_size) {
         return launch(std::integral_constant<int, wide>{});
       }
     }
-    launch(std::integral_constant<int, narrow_columns_per_thread>{});
+    launch(std::integral_constant<int, narrow>{});
   }
 
   template <int Round>

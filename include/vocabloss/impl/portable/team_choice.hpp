@@ -31,20 +31,23 @@ constexpr TeamShape host_team_shape(int asked, int lanes) {
 
 // ---- GPU: the cap is team size x columns a thread holds in registers ----
 
-inline constexpr int narrow_columns_per_thread = 8;
 inline constexpr int team_step = 32;
+
+/// Columns a thread of a narrow kernel holds of each stream: two vectors of 16 bytes, so that loads are in flight while
+/// others are summed, and a maximum is raised once for both; four of doubles.
+constexpr int narrow_columns_per_thread(int bytes_per_logit) { return bytes_per_logit == 2 ? 16 : 8; }
 
 /// Columns a thread holds where the cap is more than narrow teams reach: 256 bytes of registers over the streams, 128
 /// of doubles, whose arithmetic takes more registers too.
 constexpr int wide_columns_per_thread(int bytes_per_logit, int streams) {
   const int bytes = bytes_per_logit == 8 ? 128 : 256;
-  return std::max(narrow_columns_per_thread, std::min(64, bytes / (bytes_per_logit * streams)));
+  return std::max(narrow_columns_per_thread(bytes_per_logit), std::min(64, bytes / (bytes_per_logit * streams)));
 }
 
 /// The largest team whose kernel keeps its registers: 64 each at 1024 threads, 128 at 512. sm_90 showed spills in wide
 /// kernels and in those over doubles at 1024, none at 512.
-constexpr int largest_team(int columns_per_thread, int bytes_per_real) {
-  return columns_per_thread > narrow_columns_per_thread || bytes_per_real == 8 ? 512 : 1024;
+constexpr int largest_team(int columns_per_thread, int bytes_per_logit) {
+  return columns_per_thread > narrow_columns_per_thread(bytes_per_logit) || bytes_per_logit == 8 ? 512 : 1024;
 }
 
 /// Rows up to `columns` get teams of `team_size`. Evidence, H100, reverse KL bf16, 4096 rows: at 32768 columns teams of
@@ -56,16 +59,15 @@ struct TeamSizeChoice {
 };
 inline constexpr TeamSizeChoice team_sizes[] = {{4096, 128}, {16384, 256}, {32768, 512}, {INT64_MAX, 1024}};
 
-/// \param wide            wide_columns_per_thread of the kernel
-/// \param bytes_per_real  of what it accumulates in
-constexpr TeamShape device_team_shape(int asked, std::int64_t columns, int wide, int bytes_per_real) {
+/// \param wide  wide_columns_per_thread of the kernel
+constexpr TeamShape device_team_shape(int asked, std::int64_t columns, int wide, int bytes_per_logit) {
   const auto team_for = [&](std::int64_t cap, int per_thread) {
     const std::int64_t threads = (cap + per_thread - 1) / per_thread;
     return static_cast<int>(std::clamp<std::int64_t>((threads + team_step - 1) / team_step * team_step, team_step,
-                                                     largest_team(per_thread, bytes_per_real)));
+                                                     largest_team(per_thread, bytes_per_logit)));
   };
-  const int narrow = narrow_columns_per_thread;
-  if (asked > narrow * largest_team(narrow, bytes_per_real) && wide > narrow) {
+  const int narrow = narrow_columns_per_thread(bytes_per_logit);
+  if (asked > narrow * largest_team(narrow, bytes_per_logit) && wide > narrow) {
     const int team = team_for(asked, wide);
     return {team * wide, team};
   }
@@ -75,7 +77,7 @@ constexpr TeamShape device_team_shape(int asked, std::int64_t columns, int wide,
       team = choice.team_size;
       if (columns <= choice.columns) break;
     }
-    team = std::min({team, team_for(columns, narrow), largest_team(narrow, bytes_per_real)});
+    team = std::min({team, team_for(columns, narrow), largest_team(narrow, bytes_per_logit)});
   }
   return {team * narrow, team};
 }

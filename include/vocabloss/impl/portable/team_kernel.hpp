@@ -12,8 +12,8 @@
 
 #include <vocabloss/impl/portable/device_row.hpp>
 #include <vocabloss/impl/portable/host_row.hpp>
-#include <vocabloss/impl/portable/state_reducer.hpp>
 #include <vocabloss/impl/portable/team_choice.hpp>
+#include <vocabloss/impl/portable/team_state.hpp>
 #include <vocabloss/loss/math.hpp>
 #include <vocabloss/tuning/plan.hpp>
 
@@ -34,7 +34,7 @@ struct TeamKernel {
   using Statistics = typename Loss::Statistics;
   /// Light weight: Kokkos hands the functor over as a kernel argument whatever its size. Above 512 bytes it would go
   /// through constant memory, which waits for the previous kernel and cannot be captured in a CUDA graph.
-  using Policy = Kokkos::TeamPolicy<Exec, Kokkos::LaunchBounds<largest_team(columns_per_thread, sizeof(Real)), 1>,
+  using Policy = Kokkos::TeamPolicy<Exec, Kokkos::LaunchBounds<largest_team(columns_per_thread, sizeof(Logit)), 1>,
                                     Kokkos::Experimental::WorkItemProperty::HintLightWeight_t>;
   using Member = typename Policy::member_type;
 
@@ -129,11 +129,7 @@ struct TeamKernel {
   template <int Round, class Row>
   KOKKOS_INLINE_FUNCTION void find_round(const Member& member, const Row& columns, Statistics& statistics,
                                          int label) const {
-    auto state = columns.template find_state<Round>(statistics, label);
-    auto total = state;
-    const StateReducer<Loss, Round, typename Exec::scratch_memory_space> reducer(loss, total);
-    member.team_reduce(reducer, state);
-    loss.template finish<Round>(statistics, total);
+    loss.template finish<Round>(statistics, find_state_of_team<Round>(member, loss, columns, statistics, label));
   }
 };
 

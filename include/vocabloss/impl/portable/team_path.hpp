@@ -41,7 +41,7 @@ struct TeamPath {
     if constexpr (runs_on_host<Exec>) {
       shape = host_team_shape(request.block_cap, host_lanes);
     } else {
-      shape = device_team_shape(request.block_cap, problem.partition.columns, wide, sizeof(Real));
+      shape = device_team_shape(request.block_cap, problem.partition.columns, wide, sizeof(Logit));
     }
     LaunchPlan plan;
     plan.path = Path::team;
@@ -57,6 +57,7 @@ struct TeamPath {
 
  private:
   static constexpr int host_lanes = HostRow<Loss, Logit, Logit>::lanes;
+  static constexpr int narrow = narrow_columns_per_thread(sizeof(Logit));
   static constexpr int wide = wide_columns_per_thread(sizeof(Logit), Loss::streams);
 
   template <int columns_per_thread>
@@ -74,10 +75,10 @@ template <class Loss, class Logit, class Exec>
 void TeamPath<Loss, Logit, Exec>::run(const Exec& exec, const Loss& loss, const RowCall<Real>& call, Pass pass,
                                       const LaunchPlan& plan, void* /*workspace*/) {
   if (call.rows == 0) return;
-  if constexpr (!runs_on_host<Exec> && wide > narrow_columns_per_thread) {
-    if (plan.block_cap > narrow_columns_per_thread * plan.team_size) return launch<wide>(exec, loss, call, pass, plan);
+  if constexpr (!runs_on_host<Exec> && wide > narrow) {
+    if (plan.block_cap > narrow * plan.team_size) return launch<wide>(exec, loss, call, pass, plan);
   }
-  launch<narrow_columns_per_thread>(exec, loss, call, pass, plan);
+  launch<narrow>(exec, loss, call, pass, plan);
 }
 
 }  // namespace vocabloss::Impl
