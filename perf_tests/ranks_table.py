@@ -10,7 +10,8 @@ import json
 import pathlib
 import sys
 
-VARIANTS = ["alone", "in_kernel", "allgather_graph", "allgather", "two_allreduce", "gather", "naive"]
+VARIANTS = ["alone", "in_kernel", "allgather_cluster_graph", "allgather_cluster", "two_allreduce_cluster", "allgather_graph", "allgather",
+            "two_allreduce", "gather", "naive"]
 
 
 def read(folder):

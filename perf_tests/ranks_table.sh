@@ -54,6 +54,9 @@ for vocab in "$@"; do
   over two_allreduce --path team --exchange two_allreduce
   over allgather --path team --exchange allgather
   over allgather_graph --path team --exchange allgather --graph
+  over two_allreduce_cluster --path cluster --exchange two_allreduce
+  over allgather_cluster --path cluster --exchange allgather
+  over allgather_cluster_graph --path cluster --exchange allgather --graph
   over in_kernel --path auto --exchange in_kernel
 done
 [ $failures = 0 ] || echo "ranks_table.sh: $failures run(s) gave no result" >&2

@@ -20,10 +20,7 @@ std::string impossible(Path path, ValueType type, Comm comm, std::optional<Excha
   }
   if (!exchange) return {};  // path gather
   const bool in_kernel = exchange == Exchange::in_kernel;
-  const bool fits = path == Path::naive     ? exchange == Exchange::two_allreduce
-                    : path == Path::cluster ? in_kernel
-                    : path == Path::team    ? !in_kernel
-                                            : true;
+  const bool fits = path == Path::naive ? exchange == Exchange::two_allreduce : path == Path::team ? !in_kernel : true;
   if (!fits) return fmt::format("path {} has no exchange {}", to_name(path), to_name(*exchange));
   return {};
 }

@@ -43,7 +43,7 @@ constexpr const char* examples =
 /// message names option, value and remedy in one form.
 struct RawText {
   std::string loss, vocab, rows, type, path, block_cap, exchange, pass, comm, temperature, logit_scale, teacher_scale,
-      jsd_beta, ignore_index, repeat, back_to_back, seed, input;
+      jsd_beta, ignore_index, repeat, back_to_back, seed, input, memory_limit;
 };
 
 void add_options(CLI::App& app, RawText& raw, Options& options, const std::string& version) {
@@ -86,6 +86,8 @@ void add_options(CLI::App& app, RawText& raw, Options& options, const std::strin
        "calls in a row that make one timed call, its time their mean; the cache is\nflushed before the first one only",
        "N", "1", run);
   app.add_flag("--graph", options.graph, "capture the call in a CUDA graph and time its launches")->group(run);
+  text("--memory-limit", raw.memory_limit,
+       "most bytes that path gather may allocate on a rank; what memory is left unless given", "N", "", run);
   app.add_flag("--check", options.check, "compare losses and gradients with the reference")->group(run);
   app.add_flag("--quiet", options.quiet, "no table and no progress line; errors still go to stderr")->group(run);
 
@@ -132,6 +134,9 @@ void read_values(const CLI::App& app, const RawText& raw, Options& options) {
   if (given("--repeat")) options.repeat = static_cast<int>(parse_integer("--repeat", raw.repeat, 1, max_repeat));
   if (given("--back-to-back")) {
     options.back_to_back = static_cast<int>(parse_integer("--back-to-back", raw.back_to_back, 1, max_repeat));
+  }
+  if (given("--memory-limit")) {
+    options.memory_limit = parse_integer("--memory-limit", raw.memory_limit, 1, no_limit);
   }
   if (given("--seed")) options.seed = parse_unsigned("--seed", raw.seed);
   if (given("--input")) options.inputs = split_list("--input", raw.input);

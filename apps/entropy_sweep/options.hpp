@@ -51,6 +51,7 @@ struct Options {
   int repeat = 20;
   int back_to_back = 1;
   bool graph = false;
+  std::int64_t memory_limit = 0;  ///< bytes for path gather; 0: what is left
   bool check = false;
   bool quiet = false;
   std::string json{};

@@ -51,8 +51,9 @@ struct Measurement {
   double temperature = 1;
   double jsd_beta = 0.5;
   std::int64_t ignore_index = -100;
-  int back_to_back = 1;  ///< calls in a row of which a time is the mean
-  bool graph = false;    ///< calls are launches of a captured graph
+  int back_to_back = 1;           ///< calls in a row of which a time is the mean
+  bool graph = false;             ///< calls are launches of a captured graph
+  std::int64_t memory_limit = 0;  ///< bytes for path gather; 0: what is left
   bool want_losses = false;
   std::vector<std::int64_t> gradient_rows{};  ///< rows whose gradient is wanted
 };

@@ -21,6 +21,7 @@ Runner::Runner(const Options& options, const Sharing& sharing, const InputData* 
   measurement_.repeat = options.repeat;
   measurement_.back_to_back = options.back_to_back;
   measurement_.graph = options.graph;
+  measurement_.memory_limit = options.memory_limit;
   measurement_.logit_scale = options.logit_scale;
   measurement_.teacher_scale = options.teacher_scale;
   measurement_.temperature = options.temperature;

@@ -115,7 +115,7 @@ class TypedProblem : public Problem {
     Measured measured;
     const AllocationPeak peak;
     const Plan plan(exec_, sharing_.communicators->template get<Communicator>(), batch, options_of(measurement),
-                    request_of(one));
+                    request_of(one, measurement));
     measured.plan = plan.launch().describe();
     if (plan.launch().path == vocabloss::Path::team) measured.block_cap = plan.launch().block_cap;
 
@@ -163,10 +163,12 @@ class TypedProblem : public Problem {
             .temperature = measurement.temperature,
             .jsd_beta = measurement.jsd_beta};
   }
-  static vocabloss::PlanRequest request_of(const Case& one) {
+  static vocabloss::PlanRequest request_of(const Case& one, const Measurement& measurement) {
     const std::int64_t cap = std::min<std::int64_t>(one.block_cap.value_or(0), std::numeric_limits<int>::max());
-    return {
-        .path = library_path(one.path), .block_cap = static_cast<int>(cap), .exchange = library_exchange(one.exchange)};
+    return {.path = library_path(one.path),
+            .block_cap = static_cast<int>(cap),
+            .exchange = library_exchange(one.exchange),
+            .memory_limit = static_cast<std::size_t>(measurement.memory_limit)};
   }
 
   /// NaN wherever a call is to write, so that an element nobody writes is seen; in place, the logits anew.

@@ -92,13 +92,13 @@ TEST(Cases, EachPathHasItsExchanges) {
   EXPECT_EQ(exchanges(Path::reference), "");
   EXPECT_EQ(exchanges(Path::naive), "two_allreduce ");
   EXPECT_EQ(exchanges(Path::team), "two_allreduce allgather ");
-  EXPECT_EQ(exchanges(Path::cluster), "in_kernel ");
+  EXPECT_EQ(exchanges(Path::cluster), "two_allreduce allgather in_kernel ");
   EXPECT_EQ(exchanges(Path::split), "");
   EXPECT_EQ(exchanges(Path::gather), "none ");
   EXPECT_EQ(exchanges(Path::automatic), "two_allreduce allgather in_kernel ");
   ASSERT_EQ(sweep.notes.size(), 1u);
   for (const char* what : {"path reference needs the whole vocabulary", "path naive has no exchange allgather",
-                           "path team has no exchange in_kernel", "path cluster has no exchange two_allreduce"}) {
+                           "path team has no exchange in_kernel", "path split needs the whole vocabulary"}) {
     EXPECT_NE(sweep.notes[0].find(what), std::string::npos) << sweep.notes[0];
   }
 }

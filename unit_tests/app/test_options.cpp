@@ -73,6 +73,7 @@ TEST(Options, DefaultsAreThoseOfTheContract) {
   EXPECT_EQ(options.seed, 0u);
   EXPECT_EQ(options.repeat, 20);
   EXPECT_EQ(options.back_to_back, 1);
+  EXPECT_EQ(options.memory_limit, 0);
   EXPECT_FALSE(options.graph);
   EXPECT_FALSE(options.in_place || options.check || options.quiet || options.dump_grad || options.type_given);
   EXPECT_TRUE(options.inputs.empty() && options.json.empty() && options.csv.empty() && options.dump.empty());
@@ -166,6 +167,9 @@ TEST(Options, BadSizesAreRefused) {
   expect_bad({"--back-to-back", "4", "--in-place"}, {"--back-to-back 4", "--in-place"});
   EXPECT_EQ(accepted({"--back-to-back", "4", "--graph"}).back_to_back, 4);
   EXPECT_TRUE(accepted({"--back-to-back", "4", "--graph"}).graph);
+  EXPECT_EQ(accepted({"--memory-limit", "5000000000"}).memory_limit, 5000000000);
+  expect_bad({"--memory-limit", "0"}, {"--memory-limit", "'0'", "at least 1"});
+  expect_bad({"--memory-limit", "4G"}, {"--memory-limit", "'4G'"});
   expect_bad({"--repeat", "2", "--repeat", "3"}, {"--repeat", "once"});
   expect_bad({"--seed", "-1"}, {"--seed", "'-1'"});
   expect_bad({"--ignore-index", "x"}, {"--ignore-index", "'x'"});

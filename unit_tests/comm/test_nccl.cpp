@@ -57,7 +57,10 @@ class OverNccl : public ::testing::Test {
   void expect_all(std::int64_t rows, std::int64_t vocab) {
     const Call call = ordinary_call(loss_named(Tag::name), rows, vocab);
     for (SharedRequest request :
-         {SharedRequest{.exchange = Exchange::allgather},
+         {SharedRequest{.path = Path::team, .exchange = Exchange::allgather},
+          SharedRequest{.path = Path::team, .exchange = Exchange::allgather, .block_rows = 2},
+          SharedRequest{.path = Path::team, .exchange = Exchange::two_allreduce},
+          SharedRequest{.exchange = Exchange::allgather},  // path cluster, where the type and the loss have it
           SharedRequest{.exchange = Exchange::allgather, .block_rows = 2},
           SharedRequest{.exchange = Exchange::two_allreduce}, SharedRequest{.path = Path::gather},
           SharedRequest{.path = Path::naive, .exchange = Exchange::two_allreduce}}) {
@@ -83,8 +86,9 @@ TEST_F(OverNccl, MovesAndBorrows) {
 }
 
 /// Captured once, replayed with other data: what an eager call gives, in the order of the caller's stream only.
-TEST_F(OverNccl, A64_A65_A66_CapturedInAGraph) {
+void expect_captured(const vocabloss::PlanRequest& request) {
   using Plan = vocabloss::Plan<vocabloss::loss::ReverseKl, float, Kokkos::Cuda, Nccl>;
+  SCOPED_TRACE(std::string(name_of(request.path)) + ", " + std::string(name_of(request.exchange)));
   const std::int64_t rows = 9, columns = 64;
   const int rank = rank_in(MPI_COMM_WORLD), ranks = size_of(MPI_COMM_WORLD);
   cudaStream_t stream = nullptr;
@@ -97,7 +101,8 @@ TEST_F(OverNccl, A64_A65_A66_CapturedInAGraph) {
     vocabloss::Batch<float, Kokkos::Cuda> batch;
     batch.logits(x).teacher(t).losses(losses).gradient(dx).partition({columns * ranks, columns * rank, columns});
     Nccl nccl = make_nccl();
-    const Plan plan(exec, nccl, batch, {}, {.block_rows = 2});
+    const Plan plan(exec, nccl, batch, {}, request);
+    EXPECT_EQ(plan.launch().path, request.path);
     plan.forward_backward(exec, batch);  // once before: connections are made here
     plan.wait(exec);
     cudaGraph_t graph = nullptr;
@@ -136,5 +141,18 @@ TEST_F(OverNccl, A64_A65_A66_CapturedInAGraph) {
   }
   cudaStreamDestroy(stream);
 }
+
+TEST_F(OverNccl, A64_A65_A66_CapturedInAGraph) {
+  expect_captured({.path = Path::team, .block_rows = 2});
+  expect_captured({.path = Path::team, .exchange = Exchange::two_allreduce});
+}
+
+#if defined(VOCABLOSS_WITH_CUDA_PATHS)
+TEST_F(OverNccl, A64_A65_A66_ClusterCapturedInAGraph) {
+  expect_captured({.path = Path::cluster});
+  expect_captured({.path = Path::cluster, .block_rows = 4});
+  expect_captured({.path = Path::cluster, .exchange = Exchange::two_allreduce});
+}
+#endif
 
 }  // namespace

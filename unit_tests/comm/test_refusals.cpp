@@ -14,6 +14,7 @@
 namespace {
 
 using namespace test;
+using Exec = Kokkos::DefaultExecutionSpace;
 
 class Refusals : public ::testing::Test {
  protected:
@@ -109,6 +110,36 @@ TEST_F(Refusals, PathsAndExchangesThatNeedMore) {
   expect_refused<vocabloss::PathRefused>(call_, cut_, {.exchange = Exchange::in_kernel}, "in_kernel", "in_kernel");
 }
 
+/// What is missing depends on the machine; losses of two rounds and fp64 have no such kernels on any.
+TEST_F(Refusals, ClusterWhereItsKernelsAreNot) {
+  Call call = call_;
+  call.store_as(DataType::fp64);
+  expect_refused<vocabloss::PathRefused>(call, cut_, {.path = Path::cluster}, "path cluster", "path cluster");
+  const VocabPartition partition = partition_of(cut_, rank());
+  expect_thrown<vocabloss::PathRefused>(
+      [&] { shared_named("jsd").run(mpi_, shard_of(call_, partition), partition, {.path = Path::cluster}); },
+      "this loss exchanges twice: use path team", "this loss exchanges twice: use path team");
+  if (std::string(Exec::name()) == "Cuda") return;
+  for (const Exchange exchange : {Exchange::allgather, Exchange::two_allreduce}) {
+    const SharedRequest request{.path = Path::cluster, .exchange = exchange};
+    const std::string reason = "built with VocabLoss_ENABLE_CUDA). Between ranks, path team runs it";
+    expect_refused<vocabloss::PathRefused>(call_, cut_, request, reason, reason);
+  }
+}
+
+/// Where the choice is the plan's it takes path team, and says why.
+TEST_F(Refusals, AutomaticSaysWhyItTakesTeam) {
+  const Exec exec;
+  const Kokkos::View<double**, Kokkos::LayoutRight, Exec> x("test", 3, 4), dx("test", 3, 4);
+  vocabloss::Batch<double> batch;
+  batch.logits(x).gradient(dx).partition({4 * mpi_.size(), 4 * rank(), 4});
+  const vocabloss::Plan<vocabloss::loss::Entropy, double, Exec, Mpi> plan(exec, mpi_, batch);
+  EXPECT_EQ(plan.launch().path, Path::team);
+  EXPECT_EQ(plan.launch().reason.rfind("path cluster ", 0), 0u) << plan.launch().reason;
+  const vocabloss::Plan<vocabloss::loss::Entropy, double, Exec, Mpi> asked(exec, mpi_, batch, {}, {.path = Path::team});
+  EXPECT_EQ(asked.launch().reason, "");
+}
+
 TEST_F(Refusals, GatherWithoutMemory) {
   const SharedRequest little{.path = Path::gather, .memory_limit = 100};
   expect_refused<vocabloss::OutOfMemory>(call_, cut_, little, "path gather needs", "path gather needs");
@@ -118,7 +149,6 @@ TEST_F(Refusals, GatherWithoutMemory) {
 
 /// A call of a good plan that one rank spoils.
 TEST_F(Refusals, CallsThatDiffer) {
-  using Exec = Kokkos::DefaultExecutionSpace;
   const Exec exec;
   const std::int64_t columns = 4;
   const Kokkos::View<float**, Kokkos::LayoutRight, Exec> x("test", 3, columns), dx("test", 3, columns);

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -90,6 +91,44 @@ TEST_F(OverRanks, EveryExchangePassesTheCheckOfTheWholeVocabulary) {
       }
     }
   }
+}
+
+/// A vocabulary of the size that ranks are for, over a whole node of them.
+TEST_F(OverRanks, EightRanksShareALongVocabulary) {
+  const std::string rest = " --rows 3 --vocab 131072 --loss reverse_kl --repeat 1 --json " + file("x.json");
+  const CommandOutcome outcome =
+      run(8, "--exchange allgather,two_allreduce --path team,naive,gather --check --quiet" + rest);
+  EXPECT_EQ(outcome.code, 0) << outcome.text;
+  const auto all = results("x.json");
+  EXPECT_EQ(all.size(), 4u) << all;  // naive has one exchange, gather none
+  for (const auto& one : all) {
+    EXPECT_EQ(one["status"], "ok") << one;
+    EXPECT_EQ(one["ranks"], 8);
+    EXPECT_EQ(one["columns"], 16384);
+  }
+}
+
+/// Gathering the logits asks for (8 + 1) shards of two streams, and says so; the case beside it runs.
+TEST_F(OverRanks, GatherBeyondTheMemoryLimitIsOutOfMemory) {
+  const CommandOutcome outcome =
+      run(8, "--path gather,team --memory-limit 1000000 --rows 4 --vocab 131072 --repeat 1 --json " + file("x.json"));
+  EXPECT_EQ(outcome.code, 3) << outcome.text;
+  const auto all = results("x.json");
+  ASSERT_EQ(all.size(), 2u);
+  const std::string status = all[0]["status"];
+  EXPECT_EQ(status.rfind("oom: ", 0), 0u) << status;
+  long long needed = 0, allowed = 0;
+  const auto place = status.find("path gather needs ");
+  ASSERT_NE(place, std::string::npos) << status;
+  EXPECT_EQ(std::sscanf(status.c_str() + place,
+                        "path gather needs %lld bytes a rank for the logits of all ranks, and %lld are allowed",
+                        &needed, &allowed),
+            2)
+      << status;
+  EXPECT_GE(needed, 2ll * 9 * 4 * 16384 * 2);
+  EXPECT_EQ(allowed, 1000000);
+  EXPECT_TRUE(all[0]["ms"]["median"].is_null()) << all[0];
+  EXPECT_EQ(all[1]["status"], "ok") << all[1];
 }
 
 TEST_F(OverRanks, InPlaceBackwardAndForwardPassTheCheck) {

@@ -97,7 +97,8 @@ struct PlanRequest {
   int block_cap = 0;
   /// Between ranks; one rank alone exchanges nothing. Path `gather` exchanges logits instead and ignores it.
   Exchange exchange = Exchange::allgather;
-  /// Between ranks: rows whose states are exchanged together; 0: chosen, so that a block's second read hits the cache.
+  /// Between ranks: rows whose states are exchanged together; 0: chosen. With path team's stages a block is so short
+  /// that its second read hits the cache; with path cluster's there is one block.
   std::int64_t block_rows = 0;
   /// The most bytes that path `gather` may allocate; 0: what the device has left.
   std::size_t memory_limit = 0;

@@ -148,12 +148,13 @@ void launch_cluster_of_shape(const Loss& loss, const RowCall<float>& call, const
 }
 
 /// Enqueues one launch. With tickets (device memory, zeroed once) rows go to whichever cluster is free; null deals them
-/// round robin. The call's types, and the shape, are those that cluster_refusal and choose_cluster_shape allow.
+/// round robin. The call's types, and the shape, are those that cluster_refusal and choose_cluster_shape allow. Not
+/// null: a forward leaves the states of the rows in `states` (NoExchange).
 template <class Loss, class Logit>
 void launch_cluster(const Loss& loss, const RowCall<float>& call, Pass pass, const ClusterShape& shape,
-                    ClusterTickets* tickets, cudaStream_t stream) {
+                    ClusterTickets* tickets, cudaStream_t stream, float* states = nullptr) {
   if (call.rows == 0) return;
-  const NoExchange alone;
+  const NoExchange alone{states};
   switch (pass) {
     case Pass::forward:
       return launch_cluster_of_shape<Loss, Logit, Pass::forward>(loss, call, shape, tickets, stream, alone);

@@ -53,12 +53,13 @@ struct ClusterPath {
   static void prepare(const Kokkos::Cuda& exec, const Problem&, const LaunchPlan&, void* workspace) {
     cluster_initialise(static_cast<ClusterTickets*>(workspace), exec.cuda_stream());
   }
+  /// `states`: where a forward leaves the states of the rows, for a vocabulary that ranks share; null: nowhere.
   static void run(const Kokkos::Cuda& exec, const Loss& loss, const RowCall<Real>& call, Pass pass,
-                  const LaunchPlan& plan, void* workspace) {
+                  const LaunchPlan& plan, void* workspace, Real* states = nullptr) {
     if constexpr (exists) {
       Kokkos::Profiling::ScopedRegion region("VocabLoss::cluster::" + std::string(name_of(pass)));
       launch_cluster<Loss, Logit>(loss, call, pass, plan.cluster, static_cast<ClusterTickets*>(workspace),
-                                  exec.cuda_stream());
+                                  exec.cuda_stream(), states);
     }
   }
 

@@ -14,7 +14,8 @@ namespace vocabloss::Impl {
 
 #define VOCABLOSS_CLUSTER_SHIPPED(Loss, Logit)                                                                         \
   extern template void launch_cluster<loss::Loss<float>, Logit>(const loss::Loss<float>&, const RowCall<float>&, Pass, \
-                                                                const ClusterShape&, ClusterTickets*, cudaStream_t);   \
+                                                                const ClusterShape&, ClusterTickets*, cudaStream_t,    \
+                                                                float*);                                               \
   extern template void launch_cluster_over_ranks<loss::Loss<float>, Logit>(                                            \
       const loss::Loss<float>&, const RowCall<float>&, Pass, const ClusterShape&, ClusterTickets*,                     \
       const PeerExchange&, cudaStream_t);

@@ -18,10 +18,14 @@ namespace vocabloss::Impl {
 /// every lane.
 struct NoExchange {
   static constexpr bool needs_rows_in_order = false;
+  /// Not null: a forward pass leaves every row's state here, [rows][words] as StateWords tells them, for an exchange
+  /// between kernels. Losses of one round only.
+  float* states = nullptr;
+
   template <class Loss>
   static constexpr int shared_bytes = 0;
 
-  __device__ __forceinline__ NoExchange open(unsigned char* /*shared*/) const { return {}; }
+  __device__ __forceinline__ NoExchange open(unsigned char* /*shared*/) const { return *this; }
   template <int Round, class Loss, class State>
   __device__ __forceinline__ State merge(const Loss& loss, const State& state, const ClusterStates<State>& cluster,
                                          std::int64_t /*row*/) const {
@@ -92,6 +96,10 @@ struct ExchangeWarp {
       if (is_last && rank == 0) {
         store_losses(loss, call, row, facts, statistics);
         store_statistics<Loss>(call, row, statistics);
+        if constexpr (pass == Pass::forward && Loss::rounds == 1 && requires { peers.states; }) {
+          using Words = StateWords<Loss, Round>;
+          if (peers.states) Words::store(peers.states + row * Words::count, state);
+        }
       }
     }
     if constexpr (is_last) claims.retire(i);

@@ -7,10 +7,11 @@
 /// \brief Exchange `allgather`: one gather of whole states a round, merged in the order of the ranks on every rank.
 ///
 /// Over an asynchronous communicator the gather of one block of rows runs beside the kernels of the next, each block in
-/// a slot of buffers of its own; otherwise there is one slot.
+/// a slot of buffers of its own; otherwise there is one slot. One block has nothing to run beside, and stays on the
+/// caller's stream.
 
 #include <vocabloss/impl/distributed/side_stream.hpp>
-#include <vocabloss/impl/distributed/stage_launch.hpp>
+#include <vocabloss/impl/distributed/stages.hpp>
 
 #include <cstdint>
 
@@ -27,9 +28,10 @@ class AllgatherExchange {
     return std::size_t(slots) * plan.block_rows * most_state_words<Loss>() * (1 + plan.ranks);
   }
 
-  /// `side`: where exchanges overlap; else it may be null.
-  AllgatherExchange(Comm& comm, const SideStream<Exec>* side, const LaunchPlan& plan, Real* buffer)
-      : comm_(comm), side_(side), plan_(plan), buffer_(buffer) {}
+  /// `side`: where the exchanges of several blocks overlap; null for one block, or where nothing overlaps.
+  AllgatherExchange(Comm& comm, const SideStream<Exec>* side, const LaunchPlan& plan,
+                    const Stages<Loss, Logit, Exec>& stages, Real* buffer)
+      : comm_(comm), side_(side), plan_(plan), stages_(stages), buffer_(buffer) {}
 
   /// Round's partial states of the rows of `call`, and their way to all ranks.
   template <int Round>
@@ -37,19 +39,20 @@ class AllgatherExchange {
     const std::size_t count = std::size_t(call.rows) * StateWords<Loss, Round>::count;
     Real* states = states_of(slot);
     Real* gathered = gathered_of(slot);
-    run_stage<Round, Logit>(exec, loss, call, pass, plan_, merged(call, slot), states);
+    stages_.template run<Round>(exec, loss, call, pass, merged(call, slot), states);
     const auto gather = [&](const auto& where) {
       if constexpr (Comm::is_asynchronous) fill_with_nan(where, gathered, count * plan_.ranks);
       comm_.all_gather(where, static_cast<const Real*>(states), gathered, count);
     };
     if constexpr (overlaps) {
-      side_->run(exec, slot, gather);
-    } else {
-      gather(exec);
+      if (side_) return side_->run(exec, slot, gather);
     }
+    gather(exec);
   }
   void join(const Exec& exec, int slot) const {
-    if constexpr (overlaps) side_->join(exec, slot);
+    if constexpr (overlaps) {
+      if (side_) side_->join(exec, slot);
+    }
   }
   MergedStates<Real> merged(const RowCall<Real>& call, int slot) const {
     MergedStates<Real> states;
@@ -68,6 +71,7 @@ class AllgatherExchange {
   Comm& comm_;
   const SideStream<Exec>* side_;
   const LaunchPlan& plan_;
+  const Stages<Loss, Logit, Exec>& stages_;
   Real* buffer_;
 };
 

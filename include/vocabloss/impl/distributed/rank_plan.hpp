@@ -18,6 +18,7 @@
 #include <vocabloss/impl/distributed/peer_memory.hpp>
 #include <vocabloss/impl/distributed/shards.hpp>
 #include <vocabloss/impl/distributed/staged_run.hpp>
+#include <vocabloss/impl/distributed/stages.hpp>
 #include <vocabloss/impl/distributed/two_allreduce_exchange.hpp>
 
 #include <Kokkos_Core.hpp>
@@ -112,11 +113,14 @@ class RankPlan {
       for (const auto& [name, value] : option_values(options)) facts.push_back({name, value});
       const std::vector<double> own =
           compare_facts(exec, *comm_, facts,
-                        {number(problem.partition.first), number(problem.partition.columns), host_fingerprint()});
+                        {number(problem.partition.first), number(problem.partition.columns), host_fingerprint(),
+                         number(Stages<Loss, Logit, Exec>::refusal_here(problem).empty() ? 1 : 0)});
       shards_.clear();
       sharers_ = 0;
+      rank_without_cluster_ = -1;
       for (int rank = 0; rank < comm_->size(); ++rank) {
-        const double* of_rank = own.data() + 3 * rank;
+        const double* of_rank = own.data() + 4 * rank;
+        if (of_rank[3] == 0 && rank_without_cluster_ < 0) rank_without_cluster_ = rank;
         shards_.push_back({problem.partition.vocab, std::int64_t(of_rank[0]), std::int64_t(of_rank[1])});
         sharers_ += of_rank[2] == host_fingerprint() ? 1 : 0;
       }
@@ -131,6 +135,7 @@ class RankPlan {
     if (asks_for_in_kernel(request)) return choose_in_kernel<Loss>(exec, problem, request);
     LaunchPlan plan = TeamPath<Loss, Logit, Exec>::choose(problem, request);
     plan.path = request.path == Path::automatic ? Path::team : request.path;
+    if (request.path == Path::automatic || request.path == Path::cluster) adopt_cluster<Loss>(problem, request, plan);
     plan.ranks = comm_->size();
     plan.communicator = comm_->describe(exec);
     plan.block_rows = std::max<std::int64_t>(problem.rows, 1);
@@ -142,11 +147,11 @@ class RankPlan {
     }
     plan.exchange = request.exchange;
     if (plan.path == Path::naive) return plan;
-    const std::int64_t chosen = request.exchange == Exchange::allgather
+    const std::int64_t chosen = request.exchange == Exchange::allgather && plan.path == Path::team
                                     ? choose_block_rows(problem, largest_shard(shards_), runs_on_host<Exec>)
                                     : plan.block_rows;
     plan.block_rows = std::min(plan.block_rows, request.block_rows > 0 ? request.block_rows : chosen);
-    if (AllgatherExchange<Loss, Logit, Exec, Comm>::overlaps)
+    if (AllgatherExchange<Loss, Logit, Exec, Comm>::overlaps && plan.block_rows < problem.rows)
       side_ = std::make_shared<SideStream<Exec>>(Loss::rounds + 1);
     return plan;
   }
@@ -159,7 +164,7 @@ class RankPlan {
     const std::size_t reals = plan.exchange == Exchange::two_allreduce
                                   ? TwoAllreduceExchange<Loss, Logit, Exec, Comm>::reals(plan)
                                   : AllgatherExchange<Loss, Logit, Exec, Comm>::reals(plan);
-    return reals * sizeof(Real);
+    return Stages<Loss, Logit, Exec>::workspace_bytes(problem, plan) + reals * sizeof(Real);
   }
 
   /// After the choice, and once the workspace is there: what exchanges need beside it. Collective.
@@ -167,8 +172,10 @@ class RankPlan {
   template <class Loss>
   void connect(const Exec& exec, const Problem& problem, const LaunchPlan& plan, char* workspace) {
     using InKernel = InKernelPath<Loss, Logit, Exec>;
+    if (!is_in_kernel(plan)) {
+      return in_step(exec, [&] { Stages<Loss, Logit, Exec>::prepare(exec, problem, plan, workspace); });
+    }
     if constexpr (can_share && InKernel::exists) {
-      if (!is_in_kernel(plan)) return;
       std::vector<double> invitation;
       in_step(exec, [&] {
         InKernel::prepare(exec, problem, plan, workspace);
@@ -195,36 +202,52 @@ class RankPlan {
     if (plan.path == Path::naive) {
       return NaiveOverRanks<Loss, Logit, Exec, Comm>::run(exec, *comm_, loss, call, pass, plan, workspace);
     }
-    if (pass == Pass::backward) {  // the statistics are already those of all ranks
-      if (call.columns > 0) TeamPath<Loss, Logit, Exec>::run(exec, loss, call, pass, plan, nullptr);
-      return;
-    }
+    const Stages<Loss, Logit, Exec> stages(plan, workspace);
+    if (pass == Pass::backward) return stages.run_backward(exec, loss, call);
     const Kokkos::Profiling::ScopedRegion region("VocabLoss::" + std::string(name_of(plan.path)) +
                                                  "::ranks::" + std::string(name_of(pass)));
+    const auto run_with = [&](auto exchange) {
+      StagedRun<Loss, Logit, Exec, decltype(exchange)>(exec, loss, call, pass, plan, stages, exchange).run();
+    };
     if (plan.path == Path::gather) {
-      run_with(exec, loss, call, pass, plan,
-               GatherExchange<Loss, Logit, Exec, Comm>(*comm_, *gather_, shards_, plan, workspace));
-    } else if (plan.exchange == Exchange::two_allreduce) {
-      run_with(exec, loss, call, pass, plan,
-               TwoAllreduceExchange<Loss, Logit, Exec, Comm>(*comm_, plan, reinterpret_cast<Real*>(workspace)));
+      return run_with(GatherExchange<Loss, Logit, Exec, Comm>(*comm_, *gather_, shards_, plan, workspace));
+    }
+    Real* buffer = reinterpret_cast<Real*>(workspace + Stages<Loss, Logit, Exec>::workspace_bytes({}, plan));
+    if (plan.exchange == Exchange::two_allreduce) {
+      run_with(TwoAllreduceExchange<Loss, Logit, Exec, Comm>(*comm_, plan, stages, buffer));
     } else {
-      run_with(
-          exec, loss, call, pass, plan,
-          AllgatherExchange<Loss, Logit, Exec, Comm>(*comm_, side_.get(), plan, reinterpret_cast<Real*>(workspace)));
+      run_with(AllgatherExchange<Loss, Logit, Exec, Comm>(*comm_, side_.get(), plan, stages, buffer));
     }
   }
 
  private:
-  template <class Loss, class Exchange>
-  static void run_with(const Exec& exec, const Loss& loss, const RowCall<Real>& call, Pass pass, const LaunchPlan& plan,
-                       Exchange exchange) {
-    StagedRun<Loss, Logit, Exec, Exchange>(exec, loss, call, pass, plan, exchange).run();
-  }
-
   static bool asks_for_in_kernel(const PlanRequest& request) {
     return request.exchange == Exchange::in_kernel && request.path != Path::gather;
   }
   static bool is_in_kernel(const LaunchPlan& plan) { return plan.exchange == Exchange::in_kernel; }
+
+  /// Path cluster for the stages, where all ranks can and it is asked for or free to choose. Else `plan` stays as it is
+  /// and says why. \throws PathRefused  if it was asked for
+  template <class Loss>
+  void adopt_cluster(const Problem& problem, const PlanRequest& request, LaunchPlan& plan) const {
+    using Kernels = Stages<Loss, Logit, Exec>;
+    const std::int64_t most_columns = largest_shard(shards_);
+    const LaunchPlan cluster = Kernels::choose_cluster(problem, most_columns, request);
+    std::string reason = Kernels::cluster_refusal(problem, most_columns, cluster);
+    if (reason.empty() && rank_without_cluster_ >= 0) {
+      reason = "rank " + std::to_string(rank_without_cluster_) +
+               " cannot run path cluster, and says why. All ranks take the same path: team";
+    }
+    if (reason.empty()) {
+      plan.path = Path::cluster;
+      plan.cluster = cluster.cluster;
+      plan.variant = cluster.variant;
+    } else if (request.path == Path::cluster) {
+      throw PathRefused("vocabloss: " + reason);
+    } else {
+      plan.reason = reason;
+    }
+  }
 
   template <class Loss>
   LaunchPlan choose_in_kernel(const Exec& exec, const Problem& problem, const PlanRequest& request) {
@@ -268,10 +291,9 @@ class RankPlan {
       if (!reason.empty()) refuse(reason);
       return;
     }
-    if (request.path != Path::automatic && request.path != Path::team && request.path != Path::gather) {
+    if (request.path == Path::reference || request.path == Path::split) {
       refuse("path " + std::string(name_of(request.path)) +
-             " needs the whole vocabulary on one rank: use path team, naive or gather between ranks, or path cluster "
-             "with exchange in_kernel");
+             " needs the whole vocabulary on one rank: use path cluster, team, naive or gather between ranks");
     }
     if (request.path == Path::gather) return;
     if (request.exchange == Exchange::two_allreduce && !has_maxima_and_sums<Loss>()) {
@@ -288,7 +310,8 @@ class RankPlan {
 
   Comm* comm_ = nullptr;
   std::vector<VocabPartition> shards_;
-  int sharers_ = 1;  ///< ranks on this host
+  int sharers_ = 1;                ///< ranks on this host
+  int rank_without_cluster_ = -1;  ///< the first that can run no stage on path cluster; -1: all can
   std::optional<GatherLayout> gather_;
   std::shared_ptr<SideStream<Exec>> side_;
   // exchange in_kernel:

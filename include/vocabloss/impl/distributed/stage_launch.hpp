@@ -33,6 +33,9 @@ struct StageLaunch {
   /// The sums among them, once the state is lifted to the maxima of all ranks.
   static void store_raised_sums(int round, const Exec& exec, const Loss& loss, std::int64_t rows, const Real* states,
                                 const Real* maxima_of_all, Real* sums);
+  /// Losses and statistics of the rows from the merged states of round 0, and no gradient: the last stage of a loss of
+  /// one round whose gradient another kernel writes from the statistics. A thread a row.
+  static void finish(const Exec& exec, const Loss& loss, const RowCall<Real>& call, const MergedStates<Real>& merged);
   /// Rows that an error left unfinished: statistics of NaN, and the losses and the gradient that follow from them.
   static void poison(const Exec& exec, const Loss& loss, const RowCall<Real>& call, Pass pass, const LaunchPlan& plan);
 
@@ -80,6 +83,25 @@ struct StageLaunch {
           Words::store_sums(sums + row * Words::sums(), state);
         });
   }
+  template <int Round>
+  static void finish_rows(const Exec& exec, const Loss& loss, const RowCall<Real>& rows,
+                          const MergedStates<Real>& merged_states) {
+    const Loss algebra = loss;
+    const RowCall<Real> call = rows;
+    const MergedStates<Real> merged = merged_states;
+    for_rows(
+        "VocabLoss::staged::finish_rows", exec, rows.rows, KOKKOS_LAMBDA(const std::int64_t row) {
+          const RowFacts<Real> facts = row_facts(call, row);
+          typename Loss::Statistics statistics{};
+          if (facts.status == RowStatus::poisoned) {
+            loss::poison(statistics, loss::not_a_number<Real>());
+          } else if (facts.status == RowStatus::counts) {
+            algebra.template finish<Round>(statistics, merged.template of_row<Round>(algebra, row));
+          }
+          store_losses(algebra, call, row, facts, statistics);
+          if (facts.status != RowStatus::masked) store_statistics<Loss>(call, row, statistics);
+        });
+  }
   static void poison_statistics(const Exec& exec, const Loss& loss, const RowCall<Real>& rows) {
     const Loss algebra = loss;
     const RowCall<Real> call = rows;
@@ -95,7 +117,10 @@ struct StageLaunch {
  private:
   template <class Body>
   static void for_rows(const char* label, const Exec& exec, std::int64_t rows, const Body& body) {
-    Kokkos::parallel_for(label, Kokkos::RangePolicy<Exec, Kokkos::IndexType<std::int64_t>>(exec, 0, rows), body);
+    // Light weight for the same reason as TeamKernel::Policy.
+    using Policy = Kokkos::RangePolicy<Exec, Kokkos::IndexType<std::int64_t>,
+                                       Kokkos::Experimental::WorkItemProperty::HintLightWeight_t>;
+    Kokkos::parallel_for(label, Policy(exec, 0, rows), body);
   }
   /// Calls `action` with the run-time number as a type, from `First` to `Last`.
   template <int First, int Last, class Action>
@@ -129,6 +154,12 @@ void StageLaunch<Loss, Logit, Exec>::store_raised_sums(int round, const Exec& ex
   with_number<0, Loss::rounds - 1>(round, [&](auto number) {
     store_raised_sums_of<decltype(number)::value>(exec, loss, rows, states, maxima_of_all, sums);
   });
+}
+
+template <class Loss, class Logit, class Exec>
+void StageLaunch<Loss, Logit, Exec>::finish(const Exec& exec, const Loss& loss, const RowCall<Real>& call,
+                                            const MergedStates<Real>& merged) {
+  if constexpr (Loss::rounds == 1) finish_rows<0>(exec, loss, call, merged);
 }
 
 template <class Loss, class Logit, class Exec>

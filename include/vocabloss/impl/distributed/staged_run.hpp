@@ -12,7 +12,7 @@
 ///     exchange       G0  G1      G2      G3
 
 #include <vocabloss/impl/distributed/row_slice.hpp>
-#include <vocabloss/impl/distributed/stage_launch.hpp>
+#include <vocabloss/impl/distributed/stages.hpp>
 
 #include <Kokkos_Core.hpp>
 
@@ -28,8 +28,8 @@ class StagedRun {
   using Real = typename Loss::Real;
 
   StagedRun(const Exec& exec, const Loss& loss, const RowCall<Real>& call, Pass pass, const LaunchPlan& plan,
-            Exchange& exchange)
-      : exec_(exec), loss_(loss), call_(call), pass_(pass), plan_(plan), exchange_(exchange) {}
+            const Stages<Loss, Logit, Exec>& stages, Exchange& exchange)
+      : exec_(exec), loss_(loss), call_(call), pass_(pass), plan_(plan), stages_(stages), exchange_(exchange) {}
 
   /// Where an exchange throws, the rows that are not finished become NaN, and the error goes on to the caller.
   void run() {
@@ -48,7 +48,7 @@ class StagedRun {
       }
     } catch (...) {
       const std::int64_t first = std::min(finished_ * plan_.block_rows, call_.rows);
-      poison_rows<Logit>(exec_, loss_, slice_rows(call_, first, call_.rows - first, words), pass_, plan_);
+      stages_.poison(exec_, loss_, slice_rows(call_, first, call_.rows - first, words), pass_);
       throw;
     }
   }
@@ -71,8 +71,7 @@ class StagedRun {
     if constexpr (Stage < Loss::rounds) {
       exchange_.template start<Stage>(exec_, loss_, rows, pass_, slot);
     } else {
-      run_stage<Stage, Logit>(exec_, loss_, rows, pass_, plan_, exchange_.merged(rows, slot),
-                              static_cast<Real*>(nullptr));
+      stages_.template run<Stage>(exec_, loss_, rows, pass_, exchange_.merged(rows, slot), nullptr);
       finished_ = block + 1;
     }
   }
@@ -82,6 +81,7 @@ class StagedRun {
   const RowCall<Real>& call_;
   Pass pass_;
   const LaunchPlan& plan_;
+  const Stages<Loss, Logit, Exec>& stages_;
   Exchange& exchange_;
   std::int64_t finished_ = 0;  ///< blocks
 };

@@ -10,7 +10,7 @@
 /// order in which sums meet is the communicator's own.
 
 #include <vocabloss/impl/distributed/side_stream.hpp>
-#include <vocabloss/impl/distributed/stage_launch.hpp>
+#include <vocabloss/impl/distributed/stages.hpp>
 
 #include <Kokkos_Core.hpp>
 
@@ -28,12 +28,13 @@ class TwoAllreduceExchange {
   /// Own states, own maxima, maxima of all, own sums, sums of all.
   static std::size_t reals(const LaunchPlan& plan) { return std::size_t(5) * plan.block_rows * words; }
 
-  TwoAllreduceExchange(Comm& comm, const LaunchPlan& plan, Real* buffer) : comm_(comm), plan_(plan), buffer_(buffer) {}
+  TwoAllreduceExchange(Comm& comm, const LaunchPlan& plan, const Stages<Loss, Logit, Exec>& stages, Real* buffer)
+      : comm_(comm), plan_(plan), stages_(stages), buffer_(buffer) {}
 
   template <int Round>
   void start(const Exec& exec, const Loss& loss, const RowCall<Real>& call, Pass pass, int slot) {
     using Words = StateWords<Loss, Round>;
-    run_stage<Round, Logit>(exec, loss, call, pass, plan_, merged(call, slot), part(0));
+    stages_.template run<Round>(exec, loss, call, pass, merged(call, slot), part(0));
     if (Words::maxima() > 0) {
       Launch::store_maxima(Round, exec, call.rows, part(0), part(1));
       all_reduce(exec, part(1), part(2), call.rows * Words::maxima(), true);
@@ -68,6 +69,7 @@ class TwoAllreduceExchange {
 
   Comm& comm_;
   const LaunchPlan& plan_;
+  const Stages<Loss, Logit, Exec>& stages_;
   Real* buffer_;
 };
 
