@@ -72,7 +72,7 @@ std::optional<int> compare_sweeps(const Ranks& ranks, const Options& options, co
   for (const Case& one : sweep.cases) mine << describe(one) << ", " << to_name(one.pass) << "; ";
   mine << "repeat " << options.repeat << ", back to back " << options.back_to_back << ", check " << options.check
        << ", in place " << options.in_place << ", graph " << options.graph << ", dump " << !options.dump.empty()
-       << options.dump_grad << ", seed " << options.seed;
+       << options.dump_grad << ", seed " << options.seed << ", data " << to_name(options.data);
   const std::vector<std::string> all = ranks.all_texts(mine.str());
   std::optional<int> code;
   std::string said;

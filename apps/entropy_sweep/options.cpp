@@ -43,7 +43,7 @@ constexpr const char* examples =
 /// message names option, value and remedy in one form.
 struct RawText {
   std::string loss, vocab, rows, type, path, block_cap, exchange, pass, comm, temperature, logit_scale, teacher_scale,
-      jsd_beta, ignore_index, repeat, back_to_back, seed, input;
+      jsd_beta, ignore_index, repeat, back_to_back, seed, data, input;
 };
 
 void add_options(CLI::App& app, RawText& raw, Options& options, const std::string& version) {
@@ -75,6 +75,10 @@ void add_options(CLI::App& app, RawText& raw, Options& options, const std::strin
   text("--jsd-beta", raw.jsd_beta, "mixture weight of jsd, 0 to 1", "X", "0.5", problem);
   text("--ignore-index", raw.ignore_index, "rows with this label give loss 0 and gradient 0", "N", "-100", problem);
   text("--seed", raw.seed, "of the synthetic data", "N", "0", problem);
+  text("--data", raw.data,
+       "synthetic logits: normal, random numbers; peaked, a language model's, a few columns of a\nrow far above the "
+       "rest, the teacher alike and the label mostly at a peak; excludes --input",
+       "NAME", "normal", problem);
   app.add_flag("--in-place", options.in_place, "write the gradient over the logits")->group(problem);
   text("--input", raw.input,
        "safetensors with student [, teacher, labels, mask] instead of synthetic data;\nexcludes --rows and --vocab",
@@ -112,6 +116,10 @@ void read_values(const CLI::App& app, const RawText& raw, Options& options) {
           fmt::format("{} together with --input: the size is the file's; leave one of the two out", size));
     }
   }
+  if (given("--input") && given("--data")) {
+    throw OptionError(
+        fmt::format("--data {} together with --input: the data are the file's; leave one of the two out", raw.data));
+  }
   if (given("--loss")) options.losses = parse_names<Loss>("--loss", raw.loss);
   if (given("--vocab")) options.vocabs = parse_integers("--vocab", raw.vocab, 1, no_limit);
   if (given("--rows")) options.rows = parse_integers("--rows", raw.rows, 0, no_limit);
@@ -134,6 +142,7 @@ void read_values(const CLI::App& app, const RawText& raw, Options& options) {
     options.back_to_back = static_cast<int>(parse_integer("--back-to-back", raw.back_to_back, 1, max_repeat));
   }
   if (given("--seed")) options.seed = parse_unsigned("--seed", raw.seed);
+  if (given("--data")) options.data = parse_name<Data>("--data", raw.data);
   if (given("--input")) options.inputs = split_list("--input", raw.input);
   options.type_given = given("--type");
 }

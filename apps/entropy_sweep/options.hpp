@@ -43,6 +43,7 @@ struct Options {
   double jsd_beta = 0.5;     ///< in [0, 1]
   std::int64_t ignore_index = -100;
   std::uint64_t seed = 0;
+  Data data = Data::normal;  ///< what synthetic data look like
   bool in_place = false;
   std::vector<std::string> inputs{};  ///< safetensors files; empty: synthetic data
   bool type_given = false;            ///< false with inputs: the type is the file's

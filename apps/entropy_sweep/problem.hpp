@@ -28,6 +28,7 @@ struct ProblemSpec {
   std::int64_t vocab = 0;
   ValueType type = ValueType::bf16;
   std::uint64_t seed = 0;
+  Data data = Data::normal;               ///< without an input
   const InputData* input = nullptr;       ///< null: synthetic
   vocabloss::VocabPartition partition{};  ///< the columns of this rank
 

@@ -33,7 +33,11 @@ Result Runner::run(const Case& one) {
   result.point = one;
   result.ranks = ranks_.size();
   result.columns = columns_of(one, 0);
-  if (input_ != nullptr) result.input = input_->name();
+  if (input_ != nullptr) {
+    result.input = input_->name();
+  } else if (options_.data != Data::normal) {
+    result.input = fmt::format("synthetic:{}", to_name(options_.data));
+  }
   std::string status = "ok";
   try {
     run_or_throw(one, result);
@@ -103,6 +107,7 @@ void Runner::use_problem_of(const Case& one) {
                          .vocab = one.vocab,
                          .type = one.type,
                          .seed = options_.seed,
+                         .data = options_.data,
                          .input = input_,
                          .partition = vocabloss::VocabPartition::even(one.vocab, ranks_.size(), ranks_.rank())};
   if (problem_ != nullptr && spec == spec_) return;

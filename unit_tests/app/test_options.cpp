@@ -71,6 +71,7 @@ TEST(Options, DefaultsAreThoseOfTheContract) {
   EXPECT_EQ(options.jsd_beta, 0.5);
   EXPECT_EQ(options.ignore_index, -100);
   EXPECT_EQ(options.seed, 0u);
+  EXPECT_EQ(options.data, Data::normal);
   EXPECT_EQ(options.repeat, 20);
   EXPECT_EQ(options.back_to_back, 1);
   EXPECT_FALSE(options.graph);
@@ -192,6 +193,9 @@ TEST(Options, InputExcludesTheSizes) {
   expect_bad({"--vocab", "3", "--input", "a"}, {"--vocab", "--input"});
   expect_bad({"--input", "a,b,c"}, {"--input", "3 files"});
   expect_bad({"--input", ""}, {"--input"});
+  expect_bad({"--input", "a", "--data", "peaked"}, {"--data", "peaked", "--input"});
+  expect_bad({"--data", "flat"}, {"--data", "'flat'", "normal, peaked"});
+  EXPECT_EQ(accepted({"--data", "peaked"}).data, Data::peaked);
 }
 
 TEST(Options, DumpNeedsOneCaseOfEachLoss) {

@@ -112,6 +112,17 @@ TEST_F(Program, ASweepIsCheckedAndWritten) {
   }
 }
 
+TEST_F(Program, PeakedDataPassTheCheckAndAreNamed) {
+  const Outcome outcome =
+      run("--data peaked --loss reverse_kl,jsd,cross_entropy --rows 40 --vocab 3,5000 --type bf16,fp32 "
+          "--check --repeat 1 --json " +
+          file("x.json"));
+  EXPECT_EQ(outcome.code, 0) << outcome.text;
+  for (const auto& result : json_of("x.json")["results"]) EXPECT_EQ(result["input"], "synthetic:peaked");
+  EXPECT_EQ(run("--rows 2 --vocab 9 --repeat 1 --json " + file("y.json")).code, 0);
+  EXPECT_TRUE(json_of("y.json")["results"][0]["input"].is_null());
+}
+
 TEST_F(Program, PassesAndInPlaceAgreeWithTheReference) {
   for (const std::string pass : {"forward", "backward", "forward_backward"}) {
     const Outcome outcome =
