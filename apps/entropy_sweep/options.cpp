@@ -5,11 +5,13 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <limits>
 #include <ostream>
 #include <string_view>
+#include <vocabloss/tuning/cluster_shape.hpp>
 
 #include "option_values.hpp"
 
@@ -44,6 +46,7 @@ constexpr const char* examples =
 struct RawText {
   std::string loss, vocab, rows, type, path, block_cap, exchange, pass, comm, temperature, logit_scale, teacher_scale,
       jsd_beta, ignore_index, repeat, back_to_back, seed, data, input;
+  std::vector<std::string> variants;
 };
 
 void add_options(CLI::App& app, RawText& raw, Options& options, const std::string& version) {
@@ -65,6 +68,13 @@ void add_options(CLI::App& app, RawText& raw, Options& options, const std::strin
   text("--block-cap", raw.block_cap, "most columns a team holds at once (path team); the plan chooses unless given",
        "LIST", "", sweep);
   text("--exchange", raw.exchange, all_names<Exchange>() + " (comm mpi and nccl)", "LIST", "allgather", sweep);
+  app.add_option(
+         "--variant", raw.variants,
+         "shape of path cluster as its plan prints it, in quotes; may be given several times;\nthe plan chooses "
+         "unless given")
+      ->type_name("SHAPE")
+      ->allow_extra_args(false)
+      ->group(sweep);
 
   constexpr const char* problem = "Problem";
   text("--pass", raw.pass, all_names<Pass>(), "NAME", "forward_backward", problem);
@@ -96,13 +106,28 @@ void add_options(CLI::App& app, RawText& raw, Options& options, const std::strin
   constexpr const char* output = "Output";
   app.add_option("--json", options.json, "write results and context")->type_name("FILE")->group(output);
   app.add_option("--csv", options.csv, "write results, one line a case")->type_name("FILE")->group(output);
-  app.add_option("--dump", options.dump,
-                 "write losses as safetensors; needs one value of path, type, block cap, exchange,\nrows and vocab")
+  app.add_option(
+         "--dump", options.dump,
+         "write losses as safetensors; needs one value of path, type, block cap, exchange,\nvariant, rows and vocab")
       ->type_name("FILE")
       ->group(output);
   app.add_flag("--dump-grad", options.dump_grad, "with --dump: gradients too")->group(output);
   app.set_version_flag("--version", version, "print the version and exit");
   app.allow_extras();  // so that the message lists them in the order typed
+}
+
+/// Each shape in the library's own words; one given twice counts once.
+std::vector<std::string> parse_variants(const std::vector<std::string>& texts) {
+  std::vector<std::string> shapes;
+  for (const std::string& text : texts) {
+    try {
+      const std::string shape = vocabloss::ClusterShape::parse(text).describe();
+      if (std::find(shapes.begin(), shapes.end(), shape) == shapes.end()) shapes.push_back(shape);
+    } catch (const vocabloss::InvalidArgument& error) {
+      throw OptionError(fmt::format("--variant: {}", error.what()));
+    }
+  }
+  return shapes;
 }
 
 void read_values(const CLI::App& app, const RawText& raw, Options& options) {
@@ -127,6 +152,7 @@ void read_values(const CLI::App& app, const RawText& raw, Options& options) {
   if (given("--path")) options.paths = parse_names<Path>("--path", raw.path);
   if (given("--block-cap")) options.block_caps = parse_integers("--block-cap", raw.block_cap, 1, no_limit);
   if (given("--exchange")) options.exchanges = parse_names<Exchange>("--exchange", raw.exchange);
+  if (given("--variant")) options.variants = parse_variants(raw.variants);
   if (given("--pass")) options.pass = parse_name<Pass>("--pass", raw.pass);
   if (given("--comm")) options.comm = parse_name<Comm>("--comm", raw.comm);
   if (given("--temperature")) options.temperature = parse_positive("--temperature", raw.temperature);
@@ -194,6 +220,7 @@ void check_dump(const Options& options) {
   single("--type", options.types.size());
   single("--block-cap", options.block_caps.size());
   single("--exchange", options.exchanges.size());
+  single("--variant", options.variants.size());
   single("--rows", options.rows.size());
   single("--vocab", options.vocabs.size());
   if (options.dump_grad && options.pass == Pass::forward) {

@@ -33,6 +33,7 @@ struct Options {
   std::vector<Path> paths{Path::automatic};
   std::vector<std::int64_t> block_caps{};  ///< columns; empty: the plan chooses
   std::vector<Exchange> exchanges{Exchange::allgather};
+  std::vector<std::string> variants{};  ///< shapes of path cluster, in the words of its plan; empty: the plan chooses
 
   // The problem.
   Pass pass = Pass::forward_backward;

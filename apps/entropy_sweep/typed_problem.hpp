@@ -165,8 +165,10 @@ class TypedProblem : public Problem {
   }
   static vocabloss::PlanRequest request_of(const Case& one) {
     const std::int64_t cap = std::min<std::int64_t>(one.block_cap.value_or(0), std::numeric_limits<int>::max());
-    return {
-        .path = library_path(one.path), .block_cap = static_cast<int>(cap), .exchange = library_exchange(one.exchange)};
+    return {.path = library_path(one.path),
+            .block_cap = static_cast<int>(cap),
+            .exchange = library_exchange(one.exchange),
+            .variant = one.variant};
   }
 
   /// NaN wherever a call is to write, so that an element nobody writes is seen; in place, the logits anew.

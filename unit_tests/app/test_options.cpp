@@ -10,6 +10,7 @@
 #include <sstream>
 #include <string>
 #include <vector>
+#include <vocabloss/tuning/cluster_shape.hpp>
 
 #include "options.hpp"
 
@@ -75,6 +76,7 @@ TEST(Options, DefaultsAreThoseOfTheContract) {
   EXPECT_EQ(options.repeat, 20);
   EXPECT_EQ(options.back_to_back, 1);
   EXPECT_FALSE(options.graph);
+  EXPECT_TRUE(options.variants.empty());
   EXPECT_FALSE(options.in_place || options.check || options.quiet || options.dump_grad || options.type_given);
   EXPECT_TRUE(options.inputs.empty() && options.json.empty() && options.csv.empty() && options.dump.empty());
 }
@@ -196,6 +198,27 @@ TEST(Options, InputExcludesTheSizes) {
   expect_bad({"--input", "a", "--data", "peaked"}, {"--data", "peaked", "--input"});
   expect_bad({"--data", "flat"}, {"--data", "'flat'", "normal, peaked"});
   EXPECT_EQ(accepted({"--data", "peaked"}).data, Data::peaked);
+}
+
+TEST(Options, VariantsAreShapesOfTheLibrary) {
+  vocabloss::ClusterShape shape;
+  const std::string first = shape.describe();
+  shape.width = 4;
+  const std::string second = shape.describe();
+  EXPECT_TRUE(accepted({}).variants.empty());
+  EXPECT_EQ(accepted({"--variant", first, "--variant", second, "--variant", first}).variants,
+            (std::vector<std::string>{first, second}));
+  shape.width = 3;
+  for (const std::string& text : {shape.describe(), first + " more", std::string("wide"), std::string()}) {
+    try {
+      vocabloss::ClusterShape::parse(text);
+      ADD_FAILURE() << "accepted: " << text;
+    } catch (const vocabloss::InvalidArgument& error) {
+      expect_bad({"--variant", text}, {"--variant", error.what()});
+    }
+  }
+  expect_bad({"--dump", scratch("dump.safetensors"), "--variant", first, "--variant", second},
+             {"--dump", "--variant", "2 values"});
 }
 
 TEST(Options, DumpNeedsOneCaseOfEachLoss) {
