@@ -115,6 +115,9 @@ Sweep make_sweep(const Options& options, const std::optional<InputShape>& input)
   if (!options.variants.empty() && !has_path(Path::cluster)) {
     sweep.notes.push_back("--variant is not used: no path is cluster");
   }
+  if (!options.tune.empty() && !has_path(Path::automatic)) {
+    sweep.notes.push_back("--tune is not used: no path is auto");
+  }
   if (options.in_place && options.pass == Pass::forward) {
     sweep.notes.push_back("--in-place is not used: --pass forward writes no gradient");
   }

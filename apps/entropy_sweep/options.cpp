@@ -100,6 +100,11 @@ void add_options(CLI::App& app, RawText& raw, Options& options, const std::strin
        "calls in a row that make one timed call, its time their mean; the cache is\nflushed before the first one only",
        "N", "1", run);
   app.add_flag("--graph", options.graph, "capture the call in a CUDA graph and time its launches")->group(run);
+  app.add_option("--tune", options.tune,
+                 "path auto by measurement: choices are looked up in FILE; what it lacks is measured and\nadded (under "
+                 "Open MPI's mpirun: --tune=FILE)")
+      ->type_name("FILE")
+      ->group(run);
   app.add_flag("--check", options.check, "compare losses and gradients with the reference")->group(run);
   app.add_flag("--quiet", options.quiet, "no table and no progress line; errors still go to stderr")->group(run);
 
@@ -235,7 +240,7 @@ void check_files(const Options& options) {
         fmt::format("--input: {} files given; give one file, or two with a comma between them", options.inputs.size()));
   }
   const std::pair<const char*, const std::string&> outputs[] = {
-      {"--json", options.json}, {"--csv", options.csv}, {"--dump", options.dump}};
+      {"--json", options.json}, {"--csv", options.csv}, {"--dump", options.dump}, {"--tune", options.tune}};
   std::error_code ignored;
   const auto same = [&ignored](const std::string& a, const std::string& b) {
     return fs::path(a).lexically_normal() == fs::path(b).lexically_normal() || fs::equivalent(a, b, ignored);
@@ -264,6 +269,7 @@ void check_empty_files(const CLI::App& app, const Options& options) {
   check("--json", options.json);
   check("--csv", options.csv);
   check("--dump", options.dump);
+  check("--tune", options.tune);
 }
 
 ParseOutcome bad_option(std::ostream& err, std::string_view message) {

@@ -55,6 +55,7 @@ struct Options {
   bool graph = false;
   bool check = false;
   bool quiet = false;
+  std::string tune{};  ///< record of measured choices for path auto; empty: the plan chooses
   std::string json{};
   std::string csv{};
   std::string dump{};

@@ -235,6 +235,11 @@ TEST(Options, DumpNeedsOneCaseOfEachLoss) {
 }
 
 TEST(Options, OutputsAreCheckedBeforeTheRun) {
+  EXPECT_EQ(accepted({}).tune, "");
+  EXPECT_EQ(accepted({"--tune", scratch("tuning.json")}).tune, scratch("tuning.json"));
+  expect_bad({"--tune", ""}, {"--tune"});
+  expect_bad({"--tune", "/no/such/folder/x"}, {"--tune", "/no/such/folder"});
+  expect_bad({"--tune", scratch("x.json"), "--json", scratch("x.json")}, {"--tune", "--json"});
   const std::string file = scratch("out.json");
   EXPECT_EQ(accepted({"--json", file, "--csv", scratch("out.csv")}).json, file);
   EXPECT_EQ(accepted({"--json", "/dev/null", "--csv", "/dev/null"}).csv, "/dev/null");
