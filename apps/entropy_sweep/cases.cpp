@@ -35,6 +35,11 @@ std::vector<std::optional<std::int64_t>> block_caps_of(const Options& options, P
   return {options.block_caps.begin(), options.block_caps.end()};
 }
 
+std::vector<std::string> variants_of(const Options& options, Path path) {
+  if (path != Path::cluster || options.variants.empty()) return {""};
+  return options.variants;
+}
+
 void add_once(std::vector<std::string>& list, std::string text) {
   if (std::find(list.begin(), list.end(), text) == list.end()) list.push_back(std::move(text));
 }
@@ -75,17 +80,20 @@ Sweep make_sweep(const Options& options, const std::optional<InputShape>& input)
           for (const Path path : options.paths) {
             for (const auto& exchange : exchanges_of(options, path)) {
               for (const auto& block_cap : block_caps_of(options, path)) {
-                add({.loss = loss,
-                     .path = path,
-                     .exchange = exchange,
-                     .comm = options.comm,
-                     .pass = options.pass,
-                     .rows = rows,
-                     .vocab = vocab,
-                     .type = type,
-                     .block_cap = block_cap,
-                     .in_place = options.in_place && options.pass != Pass::forward,
-                     .teacher = needs_teacher(loss) ? teacher : std::nullopt});
+                for (const std::string& variant : variants_of(options, path)) {
+                  add({.loss = loss,
+                       .path = path,
+                       .exchange = exchange,
+                       .comm = options.comm,
+                       .pass = options.pass,
+                       .rows = rows,
+                       .vocab = vocab,
+                       .type = type,
+                       .block_cap = block_cap,
+                       .variant = variant,
+                       .in_place = options.in_place && options.pass != Pass::forward,
+                       .teacher = needs_teacher(loss) ? teacher : std::nullopt});
+                }
               }
             }
           }
@@ -95,8 +103,18 @@ Sweep make_sweep(const Options& options, const std::optional<InputShape>& input)
   }
 
   if (!reasons.empty()) sweep.notes.push_back("left out: " + joined(reasons));
-  const bool has_team = std::find(options.paths.begin(), options.paths.end(), Path::team) != options.paths.end();
-  if (!options.block_caps.empty() && !has_team) sweep.notes.push_back("--block-cap is not used: no path is team");
+  const auto has_path = [&](Path path) {
+    return std::find(options.paths.begin(), options.paths.end(), path) != options.paths.end();
+  };
+  if (!options.block_caps.empty() && !has_path(Path::team)) {
+    sweep.notes.push_back("--block-cap is not used: no path is team");
+  }
+  if (!options.variants.empty() && !has_path(Path::cluster)) {
+    sweep.notes.push_back("--variant is not used: no path is cluster");
+  }
+  if (!options.tune.empty() && !has_path(Path::automatic)) {
+    sweep.notes.push_back("--tune is not used: no path is auto");
+  }
   if (options.in_place && options.pass == Pass::forward) {
     sweep.notes.push_back("--in-place is not used: --pass forward writes no gradient");
   }
@@ -107,6 +125,7 @@ Sweep make_sweep(const Options& options, const std::optional<InputShape>& input)
 std::string describe(const Case& one) {
   std::string text = fmt::format("{} {}", to_name(one.loss), to_name(one.path));
   if (one.block_cap) text += fmt::format(" cap {}", *one.block_cap);
+  if (!one.variant.empty()) text += fmt::format(" {}", one.variant);
   if (one.exchange) text += fmt::format(" {}", to_name(*one.exchange));
   return text + fmt::format(", {} x {} {}", one.rows, one.vocab, to_name(one.type));
 }

@@ -28,6 +28,7 @@ struct Case {
   std::int64_t vocab = 0;
   ValueType type = ValueType::bf16;
   std::optional<std::int64_t> block_cap{};  ///< columns; empty: the plan chooses, or the path has none
+  std::string variant{};                    ///< shape of path cluster; empty: the plan chooses, or the path has none
   bool in_place = false;                    ///< never without a gradient
   bool accumulate = false;
   std::optional<ValueType> teacher{};  ///< how the teacher is stored; empty: as the logits
@@ -48,7 +49,7 @@ struct Sweep {
   std::vector<std::string> notes{};  ///< what was left out or not used, a line each
 };
 
-/// The cases in order of size, type, loss, path, exchange, block cap: neighbours share their data.
+/// The cases in order of size, type, loss, path, exchange, block cap, variant: neighbours share their data.
 /// No case occurs twice. Throws nothing but bad_alloc; an empty sweep is possible and says why in its notes.
 Sweep make_sweep(const Options& options, const std::optional<InputShape>& input = std::nullopt);
 

@@ -14,6 +14,7 @@
 #include <string>
 #include <string_view>
 #include <vector>
+#include <vocabloss/tuning/record.hpp>
 
 #include "cases.hpp"
 #include "communicators.hpp"
@@ -66,13 +67,28 @@ std::optional<int> open_input(const Ranks& ranks, const Options& options, std::o
   return stop_together(ranks, code, said);
 }
 
+/// On the first rank alone, which speaks for all.
+std::optional<int> open_record(const Ranks& ranks, const Options& options,
+                               std::optional<vocabloss::TuningRecord>& record) {
+  std::optional<int> code;
+  std::string said;
+  try {
+    if (!options.tune.empty() && ranks.is_first()) record = vocabloss::TuningRecord::read(options.tune);
+  } catch (const vocabloss::TuningRecordError& error) {
+    code = exit_bad_input;
+    said = std::string("entropy_sweep: error: --tune: ") + error.what() + "\n";
+  }
+  return stop_together(ranks, code, said);
+}
+
 /// Ranks that were started with other options or files would wait for each other.
 std::optional<int> compare_sweeps(const Ranks& ranks, const Options& options, const Sweep& sweep) {
   std::ostringstream mine;
   for (const Case& one : sweep.cases) mine << describe(one) << ", " << to_name(one.pass) << "; ";
   mine << "repeat " << options.repeat << ", back to back " << options.back_to_back << ", check " << options.check
        << ", in place " << options.in_place << ", graph " << options.graph << ", dump " << !options.dump.empty()
-       << options.dump_grad << ", seed " << options.seed;
+       << options.dump_grad << ", seed " << options.seed << ", data " << to_name(options.data) << ", tune "
+       << !options.tune.empty();
   const std::vector<std::string> all = ranks.all_texts(mine.str());
   std::optional<int> code;
   std::string said;
@@ -121,7 +137,8 @@ int report(const Options& options, const Dump* dump, const std::vector<Result>& 
   return exit_code_of(results);
 }
 
-int run(const Options& options, const Ranks& ranks, const Sweep& sweep, const InputData* input) {
+int run(const Options& options, const Ranks& ranks, const Sweep& sweep, const InputData* input,
+        vocabloss::TuningRecord* record) {
   Communicators communicators(options.comm, ranks);
   std::optional<Dump> dump;
   if (!options.dump.empty() && ranks.is_first()) {
@@ -130,7 +147,7 @@ int run(const Options& options, const Ranks& ranks, const Sweep& sweep, const In
   }
   std::vector<Result> results;
   try {
-    Runner runner(options, {&ranks, &communicators}, input, dump ? &*dump : nullptr);
+    Runner runner(options, {&ranks, &communicators}, input, dump ? &*dump : nullptr, record);
     Progress progress(stderr, sweep.cases.size(), !options.quiet && ranks.is_first());
     for (const Case& one : sweep.cases) {
       progress.start(describe(one));
@@ -153,6 +170,8 @@ int run_program(Ranks& ranks, int argc, char** argv) {
 
   std::optional<InputData> input;  // before Kokkos starts: bad files end at once
   if (const auto code = open_input(ranks, options, input)) return *code;
+  std::optional<vocabloss::TuningRecord> record;
+  if (const auto code = open_record(ranks, options, record)) return *code;
   const Sweep sweep = make_sweep(options, input ? std::optional(input->shape()) : std::nullopt);
   if (const auto code = compare_sweeps(ranks, options, sweep)) return *code;
   for (const std::string& note : sweep.notes) {
@@ -161,7 +180,7 @@ int run_program(Ranks& ranks, int argc, char** argv) {
 
   choose_device(ranks);
   const Kokkos::ScopeGuard kokkos(argc, argv);
-  return run(options, ranks, sweep, input ? &*input : nullptr);
+  return run(options, ranks, sweep, input ? &*input : nullptr, record ? &*record : nullptr);
 }
 
 }  // namespace

@@ -51,6 +51,10 @@ constexpr auto passes = std::to_array<Entry<Pass>>({
     {Pass::backward, "backward"},
     {Pass::forward_backward, "forward_backward"},
 });
+constexpr auto data_kinds = std::to_array<Entry<Data>>({
+    {Data::normal, "normal"},
+    {Data::peaked, "peaked"},
+});
 
 }  // namespace
 
@@ -77,6 +81,10 @@ std::span<const Entry<ValueType>> name_table<ValueType>() {
 template <>
 std::span<const Entry<Pass>> name_table<Pass>() {
   return passes;
+}
+template <>
+std::span<const Entry<Data>> name_table<Data>() {
+  return data_kinds;
 }
 
 bool needs_teacher(Loss loss) {

@@ -31,6 +31,7 @@ enum class Exchange { two_allreduce, allgather, in_kernel };
 enum class Comm { self, mpi, nccl };
 enum class ValueType { bf16, fp16, fp32, fp64 };
 enum class Pass { forward, backward, forward_backward };
+enum class Data { normal, peaked };
 
 /// All values of an enumeration with their names, in the order in which help lists them.
 template <class Enum>
@@ -48,6 +49,8 @@ template <>
 std::span<const std::pair<ValueType, std::string_view>> name_table<ValueType>();
 template <>
 std::span<const std::pair<Pass, std::string_view>> name_table<Pass>();
+template <>
+std::span<const std::pair<Data, std::string_view>> name_table<Data>();
 
 /// The spelling of a value.
 template <class Enum>

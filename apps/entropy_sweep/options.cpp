@@ -5,11 +5,13 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <limits>
 #include <ostream>
 #include <string_view>
+#include <vocabloss/tuning/cluster_shape.hpp>
 
 #include "option_values.hpp"
 
@@ -43,7 +45,8 @@ constexpr const char* examples =
 /// message names option, value and remedy in one form.
 struct RawText {
   std::string loss, vocab, rows, type, path, block_cap, exchange, pass, comm, temperature, logit_scale, teacher_scale,
-      jsd_beta, ignore_index, repeat, back_to_back, seed, input, memory_limit;
+      jsd_beta, ignore_index, repeat, back_to_back, seed, data, input, memory_limit;
+  std::vector<std::string> variants;
 };
 
 void add_options(CLI::App& app, RawText& raw, Options& options, const std::string& version) {
@@ -65,6 +68,13 @@ void add_options(CLI::App& app, RawText& raw, Options& options, const std::strin
   text("--block-cap", raw.block_cap, "most columns a team holds at once (path team); the plan chooses unless given",
        "LIST", "", sweep);
   text("--exchange", raw.exchange, all_names<Exchange>() + " (comm mpi and nccl)", "LIST", "allgather", sweep);
+  app.add_option(
+         "--variant", raw.variants,
+         "shape of path cluster as its plan prints it, in quotes; may be given several times;\nthe plan chooses "
+         "unless given")
+      ->type_name("SHAPE")
+      ->allow_extra_args(false)
+      ->group(sweep);
 
   constexpr const char* problem = "Problem";
   text("--pass", raw.pass, all_names<Pass>(), "NAME", "forward_backward", problem);
@@ -75,6 +85,10 @@ void add_options(CLI::App& app, RawText& raw, Options& options, const std::strin
   text("--jsd-beta", raw.jsd_beta, "mixture weight of jsd, 0 to 1", "X", "0.5", problem);
   text("--ignore-index", raw.ignore_index, "rows with this label give loss 0 and gradient 0", "N", "-100", problem);
   text("--seed", raw.seed, "of the synthetic data", "N", "0", problem);
+  text("--data", raw.data,
+       "synthetic logits: normal, random numbers; peaked, a language model's, a few columns of a\nrow far above the "
+       "rest, the teacher alike and the label mostly at a peak; excludes --input",
+       "NAME", "normal", problem);
   app.add_flag("--in-place", options.in_place, "write the gradient over the logits")->group(problem);
   text("--input", raw.input,
        "safetensors with student [, teacher, labels, mask] instead of synthetic data;\nexcludes --rows and --vocab",
@@ -88,19 +102,39 @@ void add_options(CLI::App& app, RawText& raw, Options& options, const std::strin
   app.add_flag("--graph", options.graph, "capture the call in a CUDA graph and time its launches")->group(run);
   text("--memory-limit", raw.memory_limit,
        "most bytes that path gather may allocate on a rank; what memory is left unless given", "N", "", run);
+  app.add_option("--tune", options.tune,
+                 "path auto by measurement: choices are looked up in FILE; what it lacks is measured and\nadded (under "
+                 "Open MPI's mpirun: --tune=FILE)")
+      ->type_name("FILE")
+      ->group(run);
   app.add_flag("--check", options.check, "compare losses and gradients with the reference")->group(run);
   app.add_flag("--quiet", options.quiet, "no table and no progress line; errors still go to stderr")->group(run);
 
   constexpr const char* output = "Output";
   app.add_option("--json", options.json, "write results and context")->type_name("FILE")->group(output);
   app.add_option("--csv", options.csv, "write results, one line a case")->type_name("FILE")->group(output);
-  app.add_option("--dump", options.dump,
-                 "write losses as safetensors; needs one value of path, type, block cap, exchange,\nrows and vocab")
+  app.add_option(
+         "--dump", options.dump,
+         "write losses as safetensors; needs one value of path, type, block cap, exchange,\nvariant, rows and vocab")
       ->type_name("FILE")
       ->group(output);
   app.add_flag("--dump-grad", options.dump_grad, "with --dump: gradients too")->group(output);
   app.set_version_flag("--version", version, "print the version and exit");
   app.allow_extras();  // so that the message lists them in the order typed
+}
+
+/// Each shape in the library's own words; one given twice counts once.
+std::vector<std::string> parse_variants(const std::vector<std::string>& texts) {
+  std::vector<std::string> shapes;
+  for (const std::string& text : texts) {
+    try {
+      const std::string shape = vocabloss::ClusterShape::parse(text).describe();
+      if (std::find(shapes.begin(), shapes.end(), shape) == shapes.end()) shapes.push_back(shape);
+    } catch (const vocabloss::InvalidArgument& error) {
+      throw OptionError(fmt::format("--variant: {}", error.what()));
+    }
+  }
+  return shapes;
 }
 
 void read_values(const CLI::App& app, const RawText& raw, Options& options) {
@@ -114,6 +148,10 @@ void read_values(const CLI::App& app, const RawText& raw, Options& options) {
           fmt::format("{} together with --input: the size is the file's; leave one of the two out", size));
     }
   }
+  if (given("--input") && given("--data")) {
+    throw OptionError(
+        fmt::format("--data {} together with --input: the data are the file's; leave one of the two out", raw.data));
+  }
   if (given("--loss")) options.losses = parse_names<Loss>("--loss", raw.loss);
   if (given("--vocab")) options.vocabs = parse_integers("--vocab", raw.vocab, 1, no_limit);
   if (given("--rows")) options.rows = parse_integers("--rows", raw.rows, 0, no_limit);
@@ -121,6 +159,7 @@ void read_values(const CLI::App& app, const RawText& raw, Options& options) {
   if (given("--path")) options.paths = parse_names<Path>("--path", raw.path);
   if (given("--block-cap")) options.block_caps = parse_integers("--block-cap", raw.block_cap, 1, no_limit);
   if (given("--exchange")) options.exchanges = parse_names<Exchange>("--exchange", raw.exchange);
+  if (given("--variant")) options.variants = parse_variants(raw.variants);
   if (given("--pass")) options.pass = parse_name<Pass>("--pass", raw.pass);
   if (given("--comm")) options.comm = parse_name<Comm>("--comm", raw.comm);
   if (given("--temperature")) options.temperature = parse_positive("--temperature", raw.temperature);
@@ -139,6 +178,7 @@ void read_values(const CLI::App& app, const RawText& raw, Options& options) {
     options.memory_limit = parse_integer("--memory-limit", raw.memory_limit, 1, no_limit);
   }
   if (given("--seed")) options.seed = parse_unsigned("--seed", raw.seed);
+  if (given("--data")) options.data = parse_name<Data>("--data", raw.data);
   if (given("--input")) options.inputs = split_list("--input", raw.input);
   options.type_given = given("--type");
 }
@@ -190,6 +230,7 @@ void check_dump(const Options& options) {
   single("--type", options.types.size());
   single("--block-cap", options.block_caps.size());
   single("--exchange", options.exchanges.size());
+  single("--variant", options.variants.size());
   single("--rows", options.rows.size());
   single("--vocab", options.vocabs.size());
   if (options.dump_grad && options.pass == Pass::forward) {
@@ -204,7 +245,7 @@ void check_files(const Options& options) {
         fmt::format("--input: {} files given; give one file, or two with a comma between them", options.inputs.size()));
   }
   const std::pair<const char*, const std::string&> outputs[] = {
-      {"--json", options.json}, {"--csv", options.csv}, {"--dump", options.dump}};
+      {"--json", options.json}, {"--csv", options.csv}, {"--dump", options.dump}, {"--tune", options.tune}};
   std::error_code ignored;
   const auto same = [&ignored](const std::string& a, const std::string& b) {
     return fs::path(a).lexically_normal() == fs::path(b).lexically_normal() || fs::equivalent(a, b, ignored);
@@ -233,6 +274,7 @@ void check_empty_files(const CLI::App& app, const Options& options) {
   check("--json", options.json);
   check("--csv", options.csv);
   check("--dump", options.dump);
+  check("--tune", options.tune);
 }
 
 ParseOutcome bad_option(std::ostream& err, std::string_view message) {

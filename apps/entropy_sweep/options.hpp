@@ -33,6 +33,7 @@ struct Options {
   std::vector<Path> paths{Path::automatic};
   std::vector<std::int64_t> block_caps{};  ///< columns; empty: the plan chooses
   std::vector<Exchange> exchanges{Exchange::allgather};
+  std::vector<std::string> variants{};  ///< shapes of path cluster, in the words of its plan; empty: the plan chooses
 
   // The problem.
   Pass pass = Pass::forward_backward;
@@ -43,6 +44,7 @@ struct Options {
   double jsd_beta = 0.5;     ///< in [0, 1]
   std::int64_t ignore_index = -100;
   std::uint64_t seed = 0;
+  Data data = Data::normal;  ///< what synthetic data look like
   bool in_place = false;
   std::vector<std::string> inputs{};  ///< safetensors files; empty: synthetic data
   bool type_given = false;            ///< false with inputs: the type is the file's
@@ -54,6 +56,7 @@ struct Options {
   std::int64_t memory_limit = 0;  ///< bytes for path gather; 0: what is left
   bool check = false;
   bool quiet = false;
+  std::string tune{};  ///< record of measured choices for path auto; empty: the plan chooses
   std::string json{};
   std::string csv{};
   std::string dump{};

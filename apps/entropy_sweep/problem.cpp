@@ -15,7 +15,9 @@ std::vector<std::int64_t> labels_of(const ProblemSpec& spec) {
   if (spec.input != nullptr) return spec.input->labels();
   std::vector<std::int64_t> labels(static_cast<std::size_t>(spec.rows));
   for (std::size_t i = 0; i < labels.size(); ++i) {
-    labels[i] = random_label(spec.seed, static_cast<std::int64_t>(i), spec.vocab);
+    const auto row = static_cast<std::int64_t>(i);
+    labels[i] =
+        spec.data == Data::peaked ? peaked_label(spec.seed, row, spec.vocab) : random_label(spec.seed, row, spec.vocab);
   }
   return labels;
 }

@@ -20,6 +20,10 @@
 #include "ranks.hpp"
 #include "report.hpp"
 
+namespace vocabloss {
+class TuningRecord;
+}
+
 namespace entropy_sweep {
 
 /// What decides the data: cases with equal specs share them.
@@ -28,6 +32,7 @@ struct ProblemSpec {
   std::int64_t vocab = 0;
   ValueType type = ValueType::bf16;
   std::uint64_t seed = 0;
+  Data data = Data::normal;               ///< without an input
   const InputData* input = nullptr;       ///< null: synthetic
   vocabloss::VocabPartition partition{};  ///< the columns of this rank
 
@@ -51,9 +56,11 @@ struct Measurement {
   double temperature = 1;
   double jsd_beta = 0.5;
   std::int64_t ignore_index = -100;
-  int back_to_back = 1;           ///< calls in a row of which a time is the mean
-  bool graph = false;             ///< calls are launches of a captured graph
-  std::int64_t memory_limit = 0;  ///< bytes for path gather; 0: what is left
+  int back_to_back = 1;                       ///< calls in a row of which a time is the mean
+  bool graph = false;                         ///< calls are launches of a captured graph
+  bool tune = false;                          ///< path auto is the fastest by measurement
+  vocabloss::TuningRecord* record = nullptr;  ///< of measured choices; null on other ranks than the first
+  std::int64_t memory_limit = 0;              ///< bytes for path gather; 0: what is left
   bool want_losses = false;
   std::vector<std::int64_t> gradient_rows{};  ///< rows whose gradient is wanted
 };
@@ -61,6 +68,7 @@ struct Measurement {
 /// What a run gives back; fields as in Result.
 struct Measured {
   std::string plan{};
+  std::vector<std::string> tuned{};  ///< what was measured to choose the plan, a line each; empty: nothing was
   std::optional<std::int64_t> block_cap{};
   std::optional<Milliseconds> ms{};
   std::optional<double> share_of_stream{};

@@ -42,7 +42,7 @@ struct Result {
   int ranks = 1;
   std::string plan{};                       ///< the launch choices as the plan prints them
   std::optional<std::int64_t> block_cap{};  ///< used: the case's or the plan's own; empty outside path team
-  std::string input{};                      ///< file names; empty: synthetic data
+  std::string input{};                      ///< file names, or "synthetic:peaked"; empty: synthetic normal data
   std::optional<Milliseconds> ms{};
   std::optional<double> share_of_stream{};
   std::optional<std::int64_t> peak_extra_bytes{};

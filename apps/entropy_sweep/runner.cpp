@@ -10,18 +10,22 @@
 #include <numeric>
 #include <utility>
 #include <vocabloss/error.hpp>
+#include <vocabloss/tuning/record.hpp>
 
 #include "case_status.hpp"
 #include "check.hpp"
 #include "memory.hpp"
 
 namespace entropy_sweep {
-Runner::Runner(const Options& options, const Sharing& sharing, const InputData* input, Dump* dump)
+Runner::Runner(const Options& options, const Sharing& sharing, const InputData* input, Dump* dump,
+               vocabloss::TuningRecord* record)
     : options_(options), sharing_(sharing), ranks_(*sharing.ranks), input_(input), dump_(dump) {
   measurement_.repeat = options.repeat;
   measurement_.back_to_back = options.back_to_back;
   measurement_.graph = options.graph;
   measurement_.memory_limit = options.memory_limit;
+  measurement_.tune = !options.tune.empty();
+  measurement_.record = record;
   measurement_.logit_scale = options.logit_scale;
   measurement_.teacher_scale = options.teacher_scale;
   measurement_.temperature = options.temperature;
@@ -34,7 +38,11 @@ Result Runner::run(const Case& one) {
   result.point = one;
   result.ranks = ranks_.size();
   result.columns = columns_of(one, 0);
-  if (input_ != nullptr) result.input = input_->name();
+  if (input_ != nullptr) {
+    result.input = input_->name();
+  } else if (options_.data != Data::normal) {
+    result.input = fmt::format("synthetic:{}", to_name(options_.data));
+  }
   std::string status = "ok";
   try {
     run_or_throw(one, result);
@@ -72,6 +80,7 @@ void Runner::run_or_throw(const Case& one, Result& result) {
   if (has_gradient) measurement_.gradient_rows = options_.dump_grad ? all_rows() : checked;
 
   Measured measured = one.path == Path::reference ? run_reference(one, checked) : problem_->run(one, measurement_);
+  if (tunes(one)) in_step(ranks_, [&] { keep_choice(one, measured); });
   result.plan = measured.plan;
   result.block_cap = measured.block_cap;
   result.ms = measured.ms;
@@ -84,6 +93,15 @@ void Runner::run_or_throw(const Case& one, Result& result) {
     if (options_.check) check(one, measured, result);
     if (dump_ != nullptr) add_to_dump(one, measured);
   });
+}
+
+/// The record is written after each case, so that an interrupted run keeps what it has measured.
+void Runner::keep_choice(const Case& one, const Measured& measured) const {
+  if (measured.tuned.empty() || measurement_.record == nullptr) return;
+  measurement_.record->write(options_.tune);
+  if (options_.quiet) return;
+  fmt::print(stderr, "entropy_sweep: tuned {}: {}\n", describe(one), measured.plan);
+  for (const std::string& line : measured.tuned) fmt::print(stderr, "  {}\n", line);
 }
 
 void Runner::expect_possible(const Case& one) const {
@@ -104,6 +122,7 @@ void Runner::use_problem_of(const Case& one) {
                          .vocab = one.vocab,
                          .type = one.type,
                          .seed = options_.seed,
+                         .data = options_.data,
                          .input = input_,
                          .partition = vocabloss::VocabPartition::even(one.vocab, ranks_.size(), ranks_.rank())};
   if (problem_ != nullptr && spec == spec_) return;
@@ -119,6 +138,7 @@ void Runner::expect_memory(const Case& one) const {
   std::int64_t each = size_of(one.type);  // logits
   if (one.pass != Pass::forward && one.path != Path::reference) each += size_of(one.type);  // gradient, or a copy
   if (needs_teacher(one.loss)) each += size_of(one.teacher.value_or(one.type));
+  if (tunes(one) && one.pass != Pass::forward) each += size_of(one.type);  // a private copy of the gradient
   // All ranks of this host share its memory; a dump comes together on the first one.
   const std::int64_t columns = std::min(one.vocab, columns_of(one, 0) * ranks_.local_size());
   const std::int64_t needed = one.rows * (columns * each + (options_.dump_grad ? one.vocab * (8 + 4) : 0));

@@ -24,8 +24,10 @@ namespace entropy_sweep {
 
 class Runner {
  public:
-  /// `input` and `dump` may be null (the dump is on other ranks than the first); all must outlive the runner.
-  Runner(const Options& options, const Sharing& sharing, const InputData* input, Dump* dump);
+  /// `input`, `dump` and `record` may be null (the last two are on other ranks than the first); all must outlive the
+  /// runner.
+  Runner(const Options& options, const Sharing& sharing, const InputData* input, Dump* dump,
+         vocabloss::TuningRecord* record = nullptr);
 
   /// Never throws: errors are statuses. Collective. Errors of a check are known to the first rank alone.
   Result run(const Case& one);
@@ -35,6 +37,8 @@ class Runner {
   void expect_possible(const Case& one) const;
   void use_problem_of(const Case& one);
   void expect_memory(const Case& one) const;
+  bool tunes(const Case& one) const { return !options_.tune.empty() && one.path == Path::automatic; }
+  void keep_choice(const Case& one, const Measured& measured) const;
   Measured run_reference(const Case& one, const std::vector<std::int64_t>& checked);
   void check(const Case& one, const Measured& measured, Result& result);
   void add_to_dump(const Case& one, const Measured& measured);

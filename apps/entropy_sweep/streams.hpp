@@ -108,6 +108,7 @@ class Streams {
     Matrix<T> matrix = empty<T>(label);
     if (spec_.input == nullptr) {
       generate(matrix, sequence);
+      if (spec_.data == Data::peaked) raise_peaks(matrix, sequence);
     } else {
       copy_tensor(sequence == Sequence::logits ? spec_.input->student() : *spec_.input->teacher(), matrix);
     }
@@ -124,16 +125,34 @@ class Streams {
     const std::int64_t first_pair = first / 2;
     const std::int64_t pairs = columns > 0 ? (first + columns + 1) / 2 - first_pair : 0;
     const std::uint64_t seed = spec_.seed;
+    const bool is_peaked = spec_.data == Data::peaked;
     using Policy = Kokkos::RangePolicy<Exec, Kokkos::IndexType<std::int64_t>>;
     Kokkos::parallel_for(
         "entropy_sweep::generate", Policy(exec_, 0, spec_.rows * pairs), KOKKOS_LAMBDA(const std::int64_t index) {
           const std::int64_t i = index / pairs;
           const std::int64_t pair = first_pair + index - i * pairs;
-          const NormalPair values = normal_pair(row_key(seed, sequence, i), pair);
+          const NormalPair values =
+              is_peaked ? background_pair(seed, sequence, i, pair) : normal_pair(row_key(seed, sequence, i), pair);
           using Real = vocabloss::Accumulate<T>;
           const std::int64_t j = 2 * pair - first;
           if (j >= 0) matrix(i, j) = vocabloss::narrow<T>(static_cast<Real>(values.first));
           if (j + 1 < columns) matrix(i, j + 1) = vocabloss::narrow<T>(static_cast<Real>(values.second));
+        });
+  }
+
+  template <class T>
+  void raise_peaks(const Matrix<T>& matrix, Sequence sequence) const {
+    const std::uint64_t seed = spec_.seed;
+    const vocabloss::VocabPartition part = spec_.partition;
+    using Policy = Kokkos::RangePolicy<Exec, Kokkos::IndexType<std::int64_t>>;
+    Kokkos::parallel_for(
+        "entropy_sweep::raise_peaks", Policy(exec_, 0, spec_.rows), KOKKOS_LAMBDA(const std::int64_t i) {
+          const Peaks peaks = peaks_of(seed, sequence, i, part.vocab);
+          using Real = vocabloss::Accumulate<T>;
+          for (int k = peaks.count - 1; k >= 0; --k) {
+            const std::int64_t j = peaks.column[k] - part.first;
+            if (j >= 0 && j < part.columns) matrix(i, j) = vocabloss::narrow<T>(static_cast<Real>(peaks.logit[k]));
+          }
         });
   }
 

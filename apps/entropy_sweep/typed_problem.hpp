@@ -17,6 +17,7 @@
 #include <string>
 #include <utility>
 #include <vector>
+#include <vocabloss/tuning/tune.hpp>
 #include <vocabloss/vocabloss.hpp>
 
 #include "allocation_peak.hpp"
@@ -113,9 +114,12 @@ class TypedProblem : public Problem {
     });
 
     Measured measured;
+    const vocabloss::PlanRequest request = tunes(one, measurement)
+                                               ? tuned_request<LossOf>(one, measurement, batch, measured)
+                                               : request_of(one, measurement);
     const AllocationPeak peak;
     const Plan plan(exec_, sharing_.communicators->template get<Communicator>(), batch, options_of(measurement),
-                    request_of(one, measurement));
+                    request);
     measured.plan = plan.launch().describe();
     if (plan.launch().path == vocabloss::Path::team) measured.block_cap = plan.launch().block_cap;
 
@@ -157,6 +161,30 @@ class TypedProblem : public Problem {
     return measured;
   }
 
+  static bool tunes(const Case& one, const Measurement& measurement) {
+    return measurement.tune && one.path == Path::automatic;
+  }
+
+  /// Of the record, or measured now and added to it. Collective.
+  template <template <class> class LossOf>
+  vocabloss::PlanRequest tuned_request(const Case& one, const Measurement& measurement, const Batch& batch,
+                                       Measured& measured) {
+    vocabloss::TuneOptions how{.record = measurement.record};
+    if (one.exchange) how.exchange = library_exchange(one.exchange);
+    vocabloss::Tuning tuning;
+    exchanging([&] {
+      tuning = vocabloss::tune<LossOf>(exec_, sharing_.communicators->template get<Communicator>(), batch,
+                                       library_pass(one.pass), options_of(measurement), how);
+    });
+    for (const vocabloss::TunedCandidate& tried : tuning.candidates) {
+      std::string line = tried.plan + ":";
+      if (tried.time) line += " " + std::to_string(tried.time->median_ms) + " ms";
+      if (!tried.reason.empty()) line += " " + tried.reason;
+      measured.tuned.push_back(line);
+    }
+    return tuning.request;
+  }
+
   static vocabloss::LossOptions options_of(const Measurement& measurement) {
     return {.logit_scale = measurement.logit_scale,
             .teacher_scale = measurement.teacher_scale,
@@ -168,7 +196,8 @@ class TypedProblem : public Problem {
     return {.path = library_path(one.path),
             .block_cap = static_cast<int>(cap),
             .exchange = library_exchange(one.exchange),
-            .memory_limit = static_cast<std::size_t>(measurement.memory_limit)};
+            .memory_limit = static_cast<std::size_t>(measurement.memory_limit),
+            .variant = one.variant};
   }
 
   /// NaN wherever a call is to write, so that an element nobody writes is seen; in place, the logits anew.

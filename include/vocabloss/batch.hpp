@@ -26,6 +26,10 @@
 #include <optional>
 
 namespace vocabloss {
+namespace Impl {
+template <class Logit, class Exec>
+class PrivateBatch;  // impl/tuning/private_batch.hpp
+}  // namespace Impl
 
 /// Sums over the rows of a call, written on the device in a fixed order: the same bits for the same plan and inputs.
 template <class Real>
@@ -175,6 +179,8 @@ class Batch {
   /// \endcond
 
  private:
+  friend Impl::PrivateBatch<Logit, Exec>;
+
   template <class View>
   Batch& gradient_into(const View& view, bool accumulate) {
     using T = Impl::StorageOf<View>;

@@ -198,7 +198,7 @@ TEST_F(Errors, PathsThatRefuse) {
   expect_words(message_of<InvalidArgument>([&] { CrossEntropyPlan(Exec(), batch(), {}, {.block_cap = -1}); }),
                {"block_cap", "-1"});
   for (const Path path : {Path::team, Path::automatic}) {  // nothing would come of it
-    const PlanRequest request{.path = path, .variant = "width=2 lag=0 threads=256 vectors=2 blocks=1"};
+    const PlanRequest request{.path = path, .variant = "width=2 ahead=0 threads=256 vectors=2 blocks=1"};
     expect_words(message_of<InvalidArgument>([&] { CrossEntropyPlan(Exec(), batch(), {}, request); }),
                  {"variant", "width=2", name_of(path).data(), "path cluster"});
   }

@@ -62,6 +62,21 @@ TEST(Cases, BlockCapMultipliesTeamOnly) {
   EXPECT_EQ(make_sweep(options).notes.size(), 1u);
 }
 
+TEST(Cases, VariantMultipliesClusterOnly) {
+  Options options;
+  options.paths = {Path::cluster, Path::team, Path::split, Path::automatic};
+  options.variants = {"one shape", "another"};
+  const Sweep sweep = make_sweep(options);
+  EXPECT_EQ(sweep.cases.size(), 5u);
+  EXPECT_EQ(count(sweep, [](const Case& c) { return c.path == Path::cluster && !c.variant.empty(); }), 2u);
+  EXPECT_EQ(count(sweep, [](const Case& c) { return c.path != Path::cluster && !c.variant.empty(); }), 0u);
+  EXPECT_NE(describe(sweep.cases[1]).find("another"), std::string::npos);
+  EXPECT_TRUE(sweep.notes.empty());
+  options.paths = {Path::team};
+  ASSERT_EQ(make_sweep(options).notes.size(), 1u);
+  EXPECT_NE(make_sweep(options).notes[0].find("--variant"), std::string::npos);
+}
+
 TEST(Cases, ExchangeMultipliesRanksOnly) {
   Options options;
   options.exchanges = {Exchange::two_allreduce, Exchange::allgather, Exchange::in_kernel};

@@ -10,6 +10,7 @@
 #include <sstream>
 #include <string>
 #include <vector>
+#include <vocabloss/tuning/cluster_shape.hpp>
 
 #include "options.hpp"
 
@@ -71,10 +72,12 @@ TEST(Options, DefaultsAreThoseOfTheContract) {
   EXPECT_EQ(options.jsd_beta, 0.5);
   EXPECT_EQ(options.ignore_index, -100);
   EXPECT_EQ(options.seed, 0u);
+  EXPECT_EQ(options.data, Data::normal);
   EXPECT_EQ(options.repeat, 20);
   EXPECT_EQ(options.back_to_back, 1);
   EXPECT_EQ(options.memory_limit, 0);
   EXPECT_FALSE(options.graph);
+  EXPECT_TRUE(options.variants.empty());
   EXPECT_FALSE(options.in_place || options.check || options.quiet || options.dump_grad || options.type_given);
   EXPECT_TRUE(options.inputs.empty() && options.json.empty() && options.csv.empty() && options.dump.empty());
 }
@@ -196,6 +199,30 @@ TEST(Options, InputExcludesTheSizes) {
   expect_bad({"--vocab", "3", "--input", "a"}, {"--vocab", "--input"});
   expect_bad({"--input", "a,b,c"}, {"--input", "3 files"});
   expect_bad({"--input", ""}, {"--input"});
+  expect_bad({"--input", "a", "--data", "peaked"}, {"--data", "peaked", "--input"});
+  expect_bad({"--data", "flat"}, {"--data", "'flat'", "normal, peaked"});
+  EXPECT_EQ(accepted({"--data", "peaked"}).data, Data::peaked);
+}
+
+TEST(Options, VariantsAreShapesOfTheLibrary) {
+  vocabloss::ClusterShape shape;
+  const std::string first = shape.describe();
+  shape.width = 4;
+  const std::string second = shape.describe();
+  EXPECT_TRUE(accepted({}).variants.empty());
+  EXPECT_EQ(accepted({"--variant", first, "--variant", second, "--variant", first}).variants,
+            (std::vector<std::string>{first, second}));
+  shape.width = 3;
+  for (const std::string& text : {shape.describe(), first + " more", std::string("wide"), std::string()}) {
+    try {
+      vocabloss::ClusterShape::parse(text);
+      ADD_FAILURE() << "accepted: " << text;
+    } catch (const vocabloss::InvalidArgument& error) {
+      expect_bad({"--variant", text}, {"--variant", error.what()});
+    }
+  }
+  expect_bad({"--dump", scratch("dump.safetensors"), "--variant", first, "--variant", second},
+             {"--dump", "--variant", "2 values"});
 }
 
 TEST(Options, DumpNeedsOneCaseOfEachLoss) {
@@ -212,6 +239,11 @@ TEST(Options, DumpNeedsOneCaseOfEachLoss) {
 }
 
 TEST(Options, OutputsAreCheckedBeforeTheRun) {
+  EXPECT_EQ(accepted({}).tune, "");
+  EXPECT_EQ(accepted({"--tune", scratch("tuning.json")}).tune, scratch("tuning.json"));
+  expect_bad({"--tune", ""}, {"--tune"});
+  expect_bad({"--tune", "/no/such/folder/x"}, {"--tune", "/no/such/folder"});
+  expect_bad({"--tune", scratch("x.json"), "--json", scratch("x.json")}, {"--tune", "--json"});
   const std::string file = scratch("out.json");
   EXPECT_EQ(accepted({"--json", file, "--csv", scratch("out.csv")}).json, file);
   EXPECT_EQ(accepted({"--json", "/dev/null", "--csv", "/dev/null"}).csv, "/dev/null");

@@ -112,6 +112,44 @@ TEST_F(Program, ASweepIsCheckedAndWritten) {
   }
 }
 
+TEST_F(Program, PeakedDataPassTheCheckAndAreNamed) {
+  const Outcome outcome =
+      run("--data peaked --loss reverse_kl,jsd,cross_entropy --rows 40 --vocab 3,5000 --type bf16,fp32 "
+          "--check --repeat 1 --json " +
+          file("x.json"));
+  EXPECT_EQ(outcome.code, 0) << outcome.text;
+  for (const auto& result : json_of("x.json")["results"]) EXPECT_EQ(result["input"], "synthetic:peaked");
+  EXPECT_EQ(run("--rows 2 --vocab 9 --repeat 1 --json " + file("y.json")).code, 0);
+  EXPECT_TRUE(json_of("y.json")["results"][0]["input"].is_null());
+}
+
+TEST_F(Program, TunedChoicesAreMeasuredOnceAndKept) {
+  const std::string sweep =
+      "--loss reverse_kl,z_loss --rows 3 --vocab 4000 --type fp32 --path auto,naive --repeat 1 --check "
+      "--tune " +
+      file("tuning.json") + " --json " + file("x.json");
+  const Outcome first = run(sweep);
+  EXPECT_EQ(first.code, 0) << first.text;
+  EXPECT_NE(first.text.find("tuned reverse_kl auto"), std::string::npos) << first.text;
+  EXPECT_EQ(json_of("tuning.json")["entries"].size(), 2u);
+  const auto plan = json_of("tuning.json")["entries"][0]["choice"]["plan"];
+  EXPECT_EQ(json_of("x.json")["results"][0]["plan"], plan);
+  std::ifstream before(file("tuning.json"));
+  const std::string kept((std::istreambuf_iterator<char>(before)), {});
+  const Outcome second = run(sweep);
+  EXPECT_EQ(second.code, 0) << second.text;
+  EXPECT_EQ(second.text.find("tuned "), std::string::npos) << second.text;
+  EXPECT_EQ(json_of("x.json")["results"][0]["plan"], plan);
+  std::ifstream after(file("tuning.json"));
+  EXPECT_EQ(std::string((std::istreambuf_iterator<char>(after)), {}), kept);
+
+  std::ofstream(file("bad.json")) << "{}";
+  const Outcome bad = run("--tune " + file("bad.json") + " --json " + file("none.json"));
+  EXPECT_EQ(bad.code, 2);
+  EXPECT_NE(bad.text.find("bad.json' is malformed"), std::string::npos) << bad.text;
+  EXPECT_FALSE(fs::exists(file("none.json")));
+}
+
 TEST_F(Program, PassesAndInPlaceAgreeWithTheReference) {
   for (const std::string pass : {"forward", "backward", "forward_backward"}) {
     const Outcome outcome =

@@ -5,9 +5,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <set>
+#include <utility>
+#include <vector>
 
 #include "problem.hpp"
 #include "synthetic.hpp"
@@ -80,6 +83,70 @@ TEST(Synthetic, ARowDoesNotDependOnTheNumberOfRowsOrTheType) {
   for (std::size_t j = 0; j < part.size(); ++j) EXPECT_EQ(part[j], few[20 + j]) << j;
   const Case one{.loss = Loss::jsd, .type = ValueType::fp32};
   EXPECT_NE(make_problem(small, Comm::self, Sharing{})->teacher_row(one, 1), few);
+}
+
+ProblemSpec peaked_spec(std::int64_t rows, const vocabloss::VocabPartition& partition) {
+  return {.rows = rows,
+          .vocab = partition.vocab,
+          .type = ValueType::fp64,
+          .seed = 5,
+          .data = Data::peaked,
+          .partition = partition};
+}
+
+TEST(Synthetic, APeakedRowIsTheSameHoweverTheVocabularyIsCut) {
+  constexpr std::int64_t rows = 24;
+  const Case one{.loss = Loss::jsd, .type = ValueType::fp64};
+  const auto whole = make_problem(peaked_spec(rows, vocabloss::VocabPartition::whole(37)), Comm::self, Sharing{});
+  for (const auto& [first, columns] : {std::pair{0, 1}, {1, 17}, {18, 0}, {18, 19}}) {
+    const auto part = make_problem(peaked_spec(rows, {37, first, columns}), Comm::self, Sharing{});
+    for (std::int64_t i = 0; i < rows; ++i) {
+      const std::vector<double> logits = whole->logits_row(i), teacher = whole->teacher_row(one, i);
+      const std::vector<double> cut(logits.begin() + first, logits.begin() + first + columns);
+      const std::vector<double> cut_teacher(teacher.begin() + first, teacher.begin() + first + columns);
+      EXPECT_EQ(part->logits_row(i), cut) << i << " from " << first;
+      EXPECT_EQ(part->teacher_row(one, i), cut_teacher) << i << " from " << first;
+    }
+  }
+  EXPECT_EQ(labels_of(peaked_spec(rows, {37, 18, 19})),
+            labels_of(peaked_spec(rows, vocabloss::VocabPartition::whole(37))));
+}
+
+std::vector<double> softmax(const std::vector<double>& logits) {
+  double sum = 0;
+  for (const double x : logits) sum += std::exp(x);
+  std::vector<double> p;
+  for (const double x : logits) p.push_back(std::exp(x) / sum);
+  return p;
+}
+
+TEST(Synthetic, PeakedRowsAreLikeALanguageModels) {
+  constexpr std::int64_t rows = 400;
+  const ProblemSpec spec = peaked_spec(rows, vocabloss::VocabPartition::whole(8192));
+  const auto problem = make_problem(spec, Comm::self, Sharing{});
+  const std::vector<std::int64_t> labels = labels_of(spec);
+  int flat = 0, sure = 0, unsure = 0, at_largest = 0, shared = 0;
+  for (std::int64_t i = 0; i < rows; ++i) {
+    const std::vector<double> p = softmax(problem->logits_row(i));
+    const std::vector<double> q = softmax(problem->teacher_row({.loss = Loss::jsd, .type = ValueType::fp64}, i));
+    const auto largest = std::max_element(p.begin(), p.end());
+    const auto where = static_cast<std::size_t>(largest - p.begin());
+    if (*largest < 0.1) {
+      ++flat;
+      continue;
+    }
+    EXPECT_GT(*largest, 0.25) << i;
+    EXPECT_LT(*largest, 0.99995) << i;
+    sure += *largest > 0.999 ? 1 : 0;
+    unsure += *largest < 0.5 ? 1 : 0;
+    at_largest += labels[static_cast<std::size_t>(i)] == static_cast<std::int64_t>(where) ? 1 : 0;
+    shared += q[where] == *std::max_element(q.begin(), q.end()) ? 1 : 0;
+  }
+  EXPECT_NEAR(flat, rows / 8, 30);
+  EXPECT_GT(sure, rows / 10);
+  EXPECT_GT(unsure, rows / 100);
+  EXPECT_GT(at_largest, rows / 2);
+  EXPECT_GT(shared, rows * 2 / 3);
 }
 
 }  // namespace

@@ -99,12 +99,12 @@ TEST_F(InKernel, LongRows) {
   }
 }
 
-TEST_F(InKernel, EveryWidthAndLag) {
+TEST_F(InKernel, EveryWidthAndPiecesAhead) {
   const Call call = ordinary_call(loss_named("reverse_kl"), 40, 4000);
   for (const int width : {1, 2, 4, 8}) {
-    for (const int lag : {0, 1, 2}) {
+    for (const int ahead : {0, 1, 64}) {
       const std::string variant =
-          "width=" + std::to_string(width) + " lag=" + std::to_string(lag) + " threads=256 vectors=2 blocks=1";
+          "width=" + std::to_string(width) + " ahead=" + std::to_string(ahead) + " threads=512 vectors=2 blocks=1";
       expect_as_one_rank<ReverseKl, bfloat16>(call, even_cut(4000, ranks()), request(variant));
     }
   }

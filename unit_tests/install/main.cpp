@@ -3,6 +3,9 @@
 
 // A user's program: finds the installed package, computes a loss and its gradient, checks one number.
 #include <vocabloss/vocabloss.hpp>
+#if defined(CONSUMER_TUNES)
+#include <vocabloss/tuning/tune.hpp>
+#endif
 
 #include <cmath>
 #include <cstdio>
@@ -20,6 +23,12 @@ int main(int argc, char** argv) {
   vocabloss::Batch<float, Exec> batch;
   batch.logits(logits).labels(labels).losses(losses).gradient(gradient);
   vocabloss::forward_backward<vocabloss::loss::CrossEntropy>(Exec(), batch);
+
+#if defined(CONSUMER_TUNES)
+  const auto pass = vocabloss::Pass::forward_backward;
+  const auto tuning = vocabloss::tune<vocabloss::loss::CrossEntropy>(Exec(), batch, pass, {}, {.repeats = 1});
+  std::printf("tuned: %s\n", tuning.plan.c_str());
+#endif
 
   // Equal logits: every class has probability 1 / vocab.
   const auto host = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), losses);

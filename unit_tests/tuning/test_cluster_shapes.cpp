@@ -17,20 +17,21 @@ using vocabloss::Impl::choose_cluster_shape_over_ranks;
 
 TEST(ClusterShapes, ReadWhatTheySay) {
   const ClusterShape shape{512, 2, 1, 4, 1};
-  EXPECT_EQ(shape.describe(), "width=4 lag=1 threads=512 vectors=2 blocks=1");
+  EXPECT_EQ(shape.describe(), "width=4 ahead=1 threads=512 vectors=2 blocks=1");
   EXPECT_EQ(ClusterShape::parse(shape.describe()), shape);
 }
 
 TEST(ClusterShapes, RefuseWhatTheyCannotRead) {
   for (const std::string text :
-       {"", "width=4", "width=3 lag=1 threads=512 vectors=2 blocks=1", "width=16 lag=1 threads=512 vectors=2 blocks=1",
-        "width=4 lag=-1 threads=512 vectors=2 blocks=1", "width=4 lag=1 threads=512 vectors=2 blocks=1 and more"}) {
+       {"", "width=4", "width=3 ahead=1 threads=512 vectors=2 blocks=1",
+        "width=16 ahead=1 threads=512 vectors=2 blocks=1", "width=4 ahead=-1 threads=512 vectors=2 blocks=1",
+        "width=4 ahead=1 threads=512 vectors=2 blocks=1 and more"}) {
     try {
       ClusterShape::parse(text);
       ADD_FAILURE() << "accepted: " << text;
     } catch (const InvalidArgument& error) {
       EXPECT_NE(std::string(error.what()).find("\"" + text + "\""), std::string::npos) << error.what();
-      EXPECT_NE(std::string(error.what()).find("width=1 lag=0"), std::string::npos) << error.what();
+      EXPECT_NE(std::string(error.what()).find("width=1 ahead=0"), std::string::npos) << error.what();
     }
   }
 }
@@ -42,25 +43,36 @@ struct Kind {
 constexpr Kind kinds[] = {{1, 1}, {2, 1}, {2, 2}};
 constexpr DataType types[] = {DataType::bf16, DataType::fp16, DataType::fp32};
 
-ClusterShape without_lag(ClusterShape shape) {
-  shape.lag = 0;
-  return shape;
-}
-
 TEST(ClusterShapes, HoldTheRowsThatGetThem) {
   for (const Kind& kind : kinds) {
     for (const DataType type : types) {
       const std::int64_t most = Impl::cluster_max_columns(type, kind.streams, kind.rounds);
-      for (std::int64_t columns = 0; columns <= most; columns = columns * 9 / 8 + 1) {
-        const ClusterShape* alone = choose_cluster_shape(columns, type, kind.streams, kind.rounds);
-        ASSERT_NE(alone, nullptr) << columns;
-        const std::int64_t vectors = Impl::vectors_of(columns, type);  // wherever the row starts
-        EXPECT_TRUE(without_lag(*alone).holds(vectors, kind.streams, kind.rounds)) << alone->describe();
-        const ClusterShape shared = choose_cluster_shape_over_ranks(columns, type, kind.streams, kind.rounds, *alone);
-        EXPECT_TRUE(without_lag(shared).holds(vectors, kind.streams, kind.rounds)) << shared.describe();
-        if (kind.rounds == 2) EXPECT_EQ(shared.lag, 0);
+      for (const bool memory_is_fast : {false, true}) {
+        for (std::int64_t columns = 0; columns <= most; columns = columns * 9 / 8 + 1) {
+          const ClusterShape* alone = choose_cluster_shape(columns, type, kind.streams, kind.rounds, memory_is_fast);
+          ASSERT_NE(alone, nullptr) << columns;
+          const std::int64_t vectors = Impl::vectors_of(columns, type);  // wherever the row starts
+          EXPECT_TRUE(alone->holds(vectors, kind.streams)) << alone->describe();
+          const ClusterShape shared = choose_cluster_shape_over_ranks(columns, type, kind.streams, kind.rounds, *alone);
+          EXPECT_TRUE(shared.holds(vectors, kind.streams)) << shared.describe();
+        }
+        EXPECT_EQ(choose_cluster_shape(most + 1, type, kind.streams, kind.rounds, memory_is_fast), nullptr);
       }
-      EXPECT_EQ(choose_cluster_shape(2 * most, type, kind.streams, kind.rounds), nullptr);
+    }
+  }
+}
+
+/// A row of so many vectors lies in its slots once, whatever its length.
+TEST(ClusterShapes, CutRowsWithoutGapsOrTinyPieces) {
+  for (const ClusterShape shape : {ClusterShape{256, 2, 2, 1, 0}, {512, 2, 1, 2, 1}, {256, 4, 1, 8, 0}}) {
+    for (std::int64_t vectors = 1; vectors < 40000; vectors = vectors * 17 / 16 + 1) {
+      const ClusterCut row = shape.cut(vectors, 2, 200 * 1024);
+      EXPECT_GE(row.slice_vectors * shape.width, vectors);
+      const std::int64_t in_last = row.slice_vectors - (row.pieces - 1) * shape.piece_vectors();
+      EXPECT_GT(in_last, 0) << vectors;
+      EXPECT_LE(in_last, row.slot_vectors) << vectors;
+      EXPECT_LE(row.slots * 2 * ClusterShape::region_bytes(row.slot_vectors), 200 * 1024) << vectors;
+      if (row.pieces < row.slots - 1 && row.pieces > 1) EXPECT_GT(in_last, shape.piece_vectors() / 4) << vectors;
     }
   }
 }
@@ -70,13 +82,14 @@ TEST(ClusterShapes, ReachTheLongestVocabularies) {
   EXPECT_GE(Impl::cluster_max_columns(DataType::bf16, 2, 1), 262144);
 }
 
-/// Shards of whole vectors keep the row of lag that hides the exchange.
+/// Two rows fit the ring wherever the table says that the next one is summed ahead.
 TEST(ClusterShapes, HideTheExchangeWhereTwoRowsFit) {
   for (const std::int64_t columns : {8192, 16384, 32768, 65536}) {
     for (const int streams : {1, 2}) {
       const ClusterShape* alone = choose_cluster_shape(columns, DataType::bf16, streams, 1);
       const ClusterShape shared = choose_cluster_shape_over_ranks(columns, DataType::bf16, streams, 1, *alone);
-      EXPECT_EQ(shared.lag, 1) << columns << " columns: " << shared.describe();
+      EXPECT_EQ(shared.ahead, Impl::whole_row) << columns << " columns: " << shared.describe();
+      EXPECT_TRUE(shared.holds(2 * columns / 8, streams)) << columns << " columns: " << shared.describe();
       EXPECT_LE(shared.width, 4) << columns << " columns: " << shared.describe();
     }
   }

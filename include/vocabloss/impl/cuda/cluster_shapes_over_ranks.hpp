@@ -4,26 +4,27 @@
 #define VOCABLOSS_IMPL_CUDA_CLUSTER_SHAPES_OVER_RANKS_HPP
 
 /// \file
-/// \brief Which shape of path `cluster` a shard gets when its rows are exchanged between GPUs. With a lag of one row
-/// the exchange passes unnoticed, so rows are cut over more blocks than alone, until two of them fit the ring.
+/// \brief Which shape of path `cluster` a shard gets when its rows are exchanged between GPUs. While the next row
+/// is summed the exchange passes unnoticed, so rows are cut over more blocks than alone, until two of them fit the
+/// ring.
 
 #include <vocabloss/impl/cuda/cluster_shapes.hpp>
 
 namespace vocabloss::Impl {
 
 inline constexpr std::array<ClusterChoice, 5> one_stream_choices_over_ranks = {{
-    {16384, {256, 2, 2, 1, 1}},
-    {32768, {512, 2, 1, 1, 1}},
-    {65536, {512, 2, 1, 2, 1}},
-    {131072, {512, 2, 1, 4, 1}},
-    {any_length, {512, 2, 1, 8, 1}},
+    {8192, {256, 2, 2, 1, whole_row}},
+    {32768, {512, 2, 1, 1, whole_row}},
+    {65536, {512, 2, 1, 2, whole_row}},
+    {131072, {512, 2, 1, 4, whole_row}},
+    {any_length, {512, 2, 1, 8, whole_row}},
 }};
 inline constexpr std::array<ClusterChoice, 5> two_stream_choices_over_ranks = {{
-    {8192, {256, 2, 2, 1, 1}},
-    {16384, {256, 2, 2, 2, 1}},
-    {32768, {256, 4, 1, 2, 1}},
-    {65536, {256, 4, 1, 4, 1}},
-    {any_length, {256, 4, 1, 8, 1}},
+    {8192, {256, 2, 2, 1, whole_row}},
+    {16384, {512, 2, 1, 1, whole_row}},
+    {32768, {512, 2, 1, 2, whole_row}},
+    {65536, {512, 2, 1, 4, whole_row}},
+    {any_length, {512, 2, 1, 8, whole_row}},
 }};
 
 /// As choose_cluster_shape.
