@@ -152,7 +152,8 @@ class Comparison {
     Kokkos::deep_copy(exec_, losses_, NAN);
     shared.forward_backward(exec_, shard);
     shared.wait(exec_);
-    const double loss = ranks_.largest(difference(losses_, expected, 3e-6));
+    // Each is within its own limit of double (unit_tests/gpu): 3e-6 of a loss, half a unit and 1e-6 of p_j's terms.
+    const double loss = ranks_.largest(difference(losses_, expected, 6e-6));
     const double gradient = ranks_.largest(difference(dx_, expected_dx, 0x1p-7));  // two units of bf16
     auto mine = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), losses_);
     std::vector<float> first(mine.data(), mine.data() + rows_);
@@ -160,7 +161,7 @@ class Comparison {
     double differs = 0;
     for (std::int64_t i = 0; i < rows_; ++i) differs += first[i] == mine(i) ? 0 : 1;
     differs = ranks_.largest(differs);
-    if (!(loss <= 3e-6) || !(gradient <= 1e-8) || differs != 0) {
+    if (!(loss <= 6e-6) || !(gradient <= 1e-7) || differs != 0) {
       throw std::runtime_error(std::string(name_) + ": losses are off by " + std::to_string(loss) + ", gradients by " +
                                std::to_string(gradient) + ", losses of " + std::to_string(differs) +
                                " rows differ between ranks");

@@ -5,6 +5,7 @@
 #include <Kokkos_Core.hpp>
 #include <vocabloss/config.hpp>
 #include <vocabloss/error.hpp>
+#include <vocabloss/tuning/record.hpp>
 #include <vocabloss/types.hpp>
 
 #include "synthetic.hpp"
@@ -21,6 +22,8 @@ std::vector<std::int64_t> labels_of(const ProblemSpec& spec) {
   }
   return labels;
 }
+
+void write_record(const vocabloss::TuningRecord& record, const std::string& file) { record.write(file); }
 
 bool data_on_host() {
   using Memory = Kokkos::DefaultExecutionSpace::memory_space;

@@ -91,6 +91,9 @@ class Problem {
   virtual std::vector<double> teacher_row(const Case& one, std::int64_t i) = 0;
 };
 
+/// Writes a record of measured choices. \throws vocabloss::TuningRecordError
+void write_record(const vocabloss::TuningRecord& record, const std::string& file);
+
 /// Whether streams lie in host memory.
 bool data_on_host();
 

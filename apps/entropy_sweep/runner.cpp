@@ -10,7 +10,6 @@
 #include <numeric>
 #include <utility>
 #include <vocabloss/error.hpp>
-#include <vocabloss/tuning/record.hpp>
 
 #include "case_status.hpp"
 #include "check.hpp"
@@ -98,7 +97,7 @@ void Runner::run_or_throw(const Case& one, Result& result) {
 /// The record is written after each case, so that an interrupted run keeps what it has measured.
 void Runner::keep_choice(const Case& one, const Measured& measured) const {
   if (measured.tuned.empty() || measurement_.record == nullptr) return;
-  measurement_.record->write(options_.tune);
+  write_record(*measurement_.record, options_.tune);
   if (options_.quiet) return;
   fmt::print(stderr, "entropy_sweep: tuned {}: {}\n", describe(one), measured.plan);
   for (const std::string& line : measured.tuned) fmt::print(stderr, "  {}\n", line);

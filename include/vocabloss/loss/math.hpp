@@ -105,6 +105,12 @@ KOKKOS_INLINE_FUNCTION float fused_multiply_add(float a, float b, float c) {
 }
 KOKKOS_INLINE_FUNCTION double fused_multiply_add(double a, double b, double c) { return ::fma(a, b, c); }
 
+/// a * b, rounded for itself: a compiler may take a plain product into a following addition, unrounded.
+template <class Real>
+KOKKOS_INLINE_FUNCTION Real rounded_product(Real a, Real b) {
+  return fused_multiply_add(a, b, Real(0));
+}
+
 template <class Real>
 KOKKOS_INLINE_FUNCTION Real not_a_number() {
   return static_cast<Real>(__builtin_nanf(""));

@@ -47,7 +47,9 @@ struct RelativeLine {
   Real scale, offset, residual;
 
   KOKKOS_INLINE_FUNCTION RelativeLine(Real maximum, Real scale_log2)
-      : scale(scale_log2), offset(-(maximum * scale_log2)), residual(fused_multiply_add(maximum, scale_log2, offset)) {}
+      : scale(scale_log2),
+        offset(rounded_product(-maximum, scale_log2)),
+        residual(fused_multiply_add(maximum, scale_log2, offset)) {}
 
   KOKKOS_INLINE_FUNCTION Real at(Real x) const { return fused_multiply_add(x, scale, offset); }
   KOKKOS_INLINE_FUNCTION Real back() const { return exp2_of(-residual); }
@@ -76,7 +78,8 @@ struct PlainStream {
     sum *= factor;
     return {distance, factor};
   }
-  KOKKOS_INLINE_FUNCTION Real offset(Real scale_log2) const { return -(maximum * scale_log2); }
+  /// The same for columns and moves, which must be relative to one offset.
+  KOKKOS_INLINE_FUNCTION Real offset(Real scale_log2) const { return rounded_product(-maximum, scale_log2); }
   KOKKOS_INLINE_FUNCTION Real at(Real x, Real scale_log2) const {
     return fused_multiply_add(x, scale_log2, offset(scale_log2));
   }

@@ -39,7 +39,7 @@ struct ClusterPath {
   }
   static LaunchPlan choose(const Problem& problem, const PlanRequest& request) {
     const ClusterShape* chosen = choose_cluster_shape(problem.partition.columns, Precision<Logit>::type, Loss::streams,
-                                                      Loss::rounds, DeviceFacts::of_current_device().memory_is_fast());
+                                                      Loss::rounds, DeviceFacts::memory_is_fast());
     LaunchPlan plan;
     plan.path = Path::cluster;
     if (!request.variant.empty() || chosen) {

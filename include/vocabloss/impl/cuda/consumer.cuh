@@ -217,7 +217,7 @@ struct Consumer {
     start.slot = end.slot - launch.slices.pieces + (end.slot < launch.slices.pieces ? launch.slots : 0);
     typename Loss::template State<Round> merged;
     if constexpr (loss::SumsPlainly<Loss, Round>) {
-      if (!sums.merge(loss, known, merged)) merged = sum_again<Round>(known, slice, start);
+      if (!sums.merge(loss, known, merged)) merged = sum_again<Round>(sums, known, slice, start);
       if constexpr (Loss::needs_label) loss.note_label(merged, label_logit(slice, start));
     } else {
       merged = sums.merge(loss);
@@ -251,15 +251,29 @@ struct Consumer {
     return widen(region(cursor, 0)[label - first]);
   }
 
-  /// The exact way, but for the label, where the plain one will not do.
+  /// The exact way, but for the label, where the plain one will not do. Mostly one lane holds the column that decides a
+  /// row: then all lanes share its words.
   template <int Round>
-  __device__ __forceinline__ auto sum_again(const Statistics& known, const Slice& slice, RingCursor cursor) {
+  __device__ __forceinline__ auto sum_again(Sums<Round>& plain, const Statistics& known, const Slice& slice,
+                                            const RingCursor& start) {
     ExactRowSums<Loss, T, Shape, Round> sums;
+    const unsigned lanes = plain.lanes_to_sum_again(loss, known);
+    const bool is_all = lanes == ~0u;
+    RingCursor cursor = start;
+#pragma unroll 1
     for (int p = 0; p < launch.slices.pieces; ++p, cursor.advance(launch.slots)) {
-      if (slice.odd & Slice::ragged) neutralise(slice, p, cursor);
-      sums.absorb_again(loss, known, view(slice, cursor, p));
+      if (slice.odd & Slice::ragged) {
+        neutralise(slice, p, cursor);
+        __syncwarp();
+      }
+      const int first = is_all ? 0 : thread % 32, step = is_all ? 1 : 32;
+#pragma unroll 1
+      for (unsigned left = is_all ? 1u << thread % 32 : lanes; left != 0; left &= left - 1) {
+        sums.absorb_words(loss, known, view(slice, cursor, p).of_lane(__ffs(left) - 1), first, step);
+      }
     }
-    return sums.merge(loss);
+    const auto merged = sums.merge(loss);
+    return is_all ? merged : loss.template merge<Round>(merged, plain.state_without(lanes, loss, known));
   }
 
   // ---- gradient -----------------------------------------------------------------------------------------------------

@@ -16,22 +16,25 @@
 
 namespace vocabloss::Impl {
 
-/// Major compute capability, multiprocessors, and the bandwidth of the memory of the current device.
+/// Major compute capability and multiprocessors of the current device.
 struct DeviceFacts {
   int capability;
   int multiprocessors;
-  double bytes_per_second;
 
   static DeviceFacts of_current_device() {
     int device = 0;
     check(cudaGetDevice(&device), "cudaGetDevice");
-    const double clock = 1e3 * attribute(cudaDevAttrMemoryClockRate, device);
-    return {attribute(cudaDevAttrComputeCapabilityMajor, device), attribute(cudaDevAttrMultiProcessorCount, device),
-            2 * clock * attribute(cudaDevAttrGlobalMemoryBusWidth, device) / 8};
+    return {attribute(cudaDevAttrComputeCapabilityMajor, device), attribute(cudaDevAttrMultiProcessorCount, device)};
   }
 
-  /// Above what an H100 has, as on an H200: kernels are bound by their instructions as well.
-  bool memory_is_fast() const { return bytes_per_second > 4e12; }
+  /// Whether the current device's memory moves more than an H100's, as an H200's does: kernels are then bound by their
+  /// instructions as well. For plans, not for calls: to ask for the clock takes half a millisecond.
+  static bool memory_is_fast() {
+    int device = 0;
+    check(cudaGetDevice(&device), "cudaGetDevice");
+    const double clock = 1e3 * attribute(cudaDevAttrMemoryClockRate, device);
+    return 2 * clock * attribute(cudaDevAttrGlobalMemoryBusWidth, device) / 8 > 4e12;
+  }
 
   /// Empty on a Hopper device; the kernels of VocabLoss::cuda are compiled for no other.
   std::string refusal(const char* path) const {

@@ -157,24 +157,36 @@ class PeerSession {
     }
   }
 
-  /// The other ranks' words; this rank's come from the cluster.
+  /// The other ranks' words; this rank's come from the cluster. A load takes most of a microsecond, so several are
+  /// under way at once.
   template <int words>
   __device__ __forceinline__ void receive(std::size_t first, int count, int count_of_rank, int lane) {
+    constexpr int at_once = 4;
     const std::uint64_t* window = words_in(peers_.rank, first);
     const int own = peers_.rank * count_of_rank;
-    for (int begin = 0; begin < count; begin += 32) {
-      const int i = begin + lane;
-      const bool is_expected = i < count && (i < own || i >= own + count_of_rank);
-      std::uint64_t word = 0, since = 0;
+    const auto is_expected = [&](int i) { return i < count && (i < own || i >= own + count_of_rank); };
+    for (int begin = lane; begin - lane < count; begin += 32 * at_once) {
+      std::uint64_t word[at_once], since = 0;
       for (unsigned int tries = 1;; ++tries) {
-        if (is_expected) word = load_from_peers(window + i);
-        if (__all_sync(0xffffffffu, !is_expected || static_cast<unsigned int>(word >> 32) == launch_)) break;
+#pragma unroll
+        for (int k = 0; k < at_once; ++k) {
+          if (is_expected(begin + 32 * k)) word[k] = load_from_peers(window + begin + 32 * k);
+        }
+        bool have_come = true;
+#pragma unroll
+        for (int k = 0; k < at_once; ++k) {
+          if (is_expected(begin + 32 * k)) have_come &= static_cast<unsigned int>(word[k] >> 32) == launch_;
+        }
+        if (__all_sync(0xffffffffu, have_come)) break;
         if (tries % 64 == 0 && is_too_late(since)) {
           is_lost_ = true;
           return;
         }
       }
-      if (is_expected) states_[i] = __uint_as_float(static_cast<unsigned int>(word));
+#pragma unroll
+      for (int k = 0; k < at_once; ++k) {
+        if (is_expected(begin + 32 * k)) states_[begin + 32 * k] = __uint_as_float(static_cast<unsigned int>(word[k]));
+      }
     }
   }
 

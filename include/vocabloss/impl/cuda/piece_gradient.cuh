@@ -68,7 +68,9 @@ struct PieceGradient {
 
   /// Shape::vectors vectors. Returns those that it left alone.
   __device__ __forceinline__ unsigned write_at_once(const View& piece, bool has_label) const {
-    const HeldVectors<Shape::vectors> held = piece.template load<Shape::vectors>(0);
+    HeldVectors<Shape::vectors> held = piece.template load<Shape::vectors>(0);
+    // What neighbours hold must not decide by a NaN how this row's columns in the same vector are found.
+    piece.lower_others(held, 0);
     unsigned left = 0;
     if constexpr (!has_plain) {
 #pragma unroll

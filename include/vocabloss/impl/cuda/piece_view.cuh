@@ -83,6 +83,16 @@ struct PieceView {
     return all;
   }
 
+  /// The piece as another lane of the warp sees it.
+  __device__ __forceinline__ PieceView of_lane(int lane) const {
+    const int further = lane - thread % 32;
+    PieceView other = *this;
+    other.data += further * 16;
+    other.thread += further;
+    other.first_column += further * columns_of_vector;
+    return other;
+  }
+
   /// One of the four words of the thread's k-th vector.
   __device__ __forceinline__ loss::Columns<float, WordOf<T>::columns> word(int k, int index) const {
     loss::Columns<float, WordOf<T>::columns> result;
@@ -94,7 +104,7 @@ struct PieceView {
     return result;
   }
 
-  /// Columns that are not the piece's become low ones, which add nothing to sums that are `good`.
+  /// Columns that are not the piece's become low ones, which add nothing to sums that are good.
   template <int Count>
   __device__ __forceinline__ void lower_others(HeldVectors<Count>& held, int k) const {
     if (!is_cut) return;

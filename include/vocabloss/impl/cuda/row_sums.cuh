@@ -34,18 +34,44 @@ class PlainRowSums {
       const float max_t = has_max_t ? largest_of_warp(sums_.t.maximum) : 0.0f;
       loss.template raise_plainly<Round>(sums_, largest_of_warp(sums_.x.maximum), max_t);
     }
-    sums_.x.sum = sum_of_warp(sums_.x.sum);
-    if constexpr (Loss::streams == 2) sums_.t.sum = sum_of_warp(sums_.t.sum);
-    if constexpr (has.weighted) sums_.weighted = sum_of_warp(sums_.weighted);
-    float low[WordOf<T>::columns];
-    WordOf<T>::widen(WordOf<T>::low, low);
-    merged = loss.template from_plain<Round>(sums_, known);
-    return loss.template is_good<Round>(sums_, known, low[0]);
+    const loss::PlainSums<float> all = of_warp(sums_);
+    merged = loss.template from_plain<Round>(all, known);
+    return loss.template is_good<Round>(all, known, low());
+  }
+
+  /// After a merge that was not good: the lanes whose columns must be summed exactly. All; or, where nothing but digits
+  /// is wrong, those with the column that decides a stream.
+  __device__ __forceinline__ unsigned lanes_to_sum_again(const Loss& loss, const Statistics& known) const {
+    loss::PlainSums<float> all = of_warp(sums_);
+    const bool decides_x = !all.x.keeps_digits() && sums_.x.sum >= 0.5f;
+    const bool decides_t = Loss::streams == 2 && !all.t.keeps_digits() && sums_.t.sum >= 0.5f;
+    all.x.sum += 2;
+    all.t.sum += 2;
+    if (!has.maxima || !loss.template is_good<Round>(all, known, low())) return ~0u;
+    return __ballot_sync(0xffffffffu, decides_x || decides_t);
+  }
+  /// The state of all other lanes.
+  __device__ __forceinline__ State state_without(unsigned lanes, const Loss& loss, const Statistics& known) const {
+    loss::PlainSums<float> sums = sums_;
+    if (lanes >> threadIdx.x % 32 & 1) sums.x.sum = sums.t.sum = sums.weighted = 0;
+    return loss.template from_plain<Round>(of_warp(sums), known);
   }
 
  private:
   static constexpr loss::KeptApart has = Loss::template kept_apart<Round>;
   static constexpr bool has_max_t = Loss::streams == 2 && Loss::teacher_is_logits;
+
+  __device__ __forceinline__ static loss::PlainSums<float> of_warp(loss::PlainSums<float> sums) {
+    sums.x.sum = sum_of_warp(sums.x.sum);
+    if constexpr (Loss::streams == 2) sums.t.sum = sum_of_warp(sums.t.sum);
+    if constexpr (has.weighted) sums.weighted = sum_of_warp(sums.weighted);
+    return sums;
+  }
+  __device__ __forceinline__ static float low() {
+    float columns[WordOf<T>::columns];
+    WordOf<T>::widen(WordOf<T>::low, columns);
+    return columns[0];
+  }
 
   template <int Count>
   __device__ __forceinline__ void absorb_vectors(const Loss& loss, const Statistics& known, const View& piece, int k) {
@@ -72,17 +98,17 @@ class ExactRowSums {
   __device__ __forceinline__ void absorb(const Loss& loss, const Statistics& known, const View& piece, int label) {
     piece.for_vectors(piece.is_full(), [&](auto count, int k) { absorb_vectors<count>(loss, known, piece, k, label); });
   }
-  /// The same word by word, in little code and few registers, and without a label.
-  __device__ __forceinline__ void absorb_again(const Loss& loss, const Statistics& known, const View& piece) {
-    for (int k = 0; piece.has(k); ++k) {
+  /// The same word by word, in little code and few registers, and without a label. `first`, `step`: words that this
+  /// lane takes of the piece's vectors.
+  __device__ __forceinline__ void absorb_words(const Loss& loss, const Statistics& known, const View& piece, int first,
+                                               int step) {
 #pragma unroll 1
-      for (int word = 0; word < 4; ++word) {
-        const auto columns = piece.word(k, word);
-        max_x_ = fmaxf(max_x_, loss::largest(columns.x));
-        if constexpr (Loss::streams == 2 && Loss::teacher_is_logits) max_t_ = fmaxf(max_t_, loss::largest(columns.t));
-        loss.template raise<Round>(state_, max_x_, max_t_);
-        loss.template accumulate<Round>(state_, known, columns, no_label);
-      }
+    for (int word = first; piece.has(word / 4); word += step) {
+      const auto columns = piece.word(word / 4, word % 4);
+      max_x_ = fmaxf(max_x_, loss::largest(columns.x));
+      if constexpr (Loss::streams == 2 && Loss::teacher_is_logits) max_t_ = fmaxf(max_t_, loss::largest(columns.t));
+      loss.template raise<Round>(state_, max_x_, max_t_);
+      loss.template accumulate<Round>(state_, known, columns, no_label);
     }
   }
 
