@@ -16,8 +16,8 @@
 /// e + 2 has finished e + 1, for which it had every other rank's states of e + 1, and those ranks had left e by then.
 ///
 /// A word takes about a microsecond to cross NVLink and be seen. Blocks send at the same time to their cluster and to
-/// the other ranks, so that a row's states travel once and not twice; with a lag of one row they do it while the
-/// consumers gather the next row. All ranks merge the same states in the same order, so all end with the same bits.
+/// the other ranks, so that a row's states travel once and not twice; meanwhile the consumers sum what the ring
+/// holds of the next row. All ranks merge the same states in the same order, so all end with the same bits.
 ///
 /// Waiting is bounded. A warp that waits too long marks all windows as lost; whoever sees that mark stops waiting too,
 /// and the rows that are left become NaN. The mark stays: later launches write NaN throughout.

@@ -50,14 +50,15 @@ constexpr int largest_team(int columns_per_thread, int bytes_per_logit) {
   return columns_per_thread > narrow_columns_per_thread(bytes_per_logit) || bytes_per_logit == 8 ? 512 : 1024;
 }
 
-/// Rows up to `columns` get teams of `team_size`. Evidence, H100, reverse KL bf16, 4096 rows: at 32768 columns teams of
-/// 512 took 0.397 ms; at 65536 and 131072 teams of 1024 took 0.812 and 1.733 ms, the best of 128 to 1024 each time:
-/// larger teams mean fewer rows in flight, which is what keeps the second reading in L2.
+/// Rows up to `columns` get teams of `team_size`: larger teams mean fewer rows in flight, which is what keeps the
+/// second reading in L2. Evidence, one H200, 2026-11-28, reverse KL bf16, 4096 rows, forward + backward, ms by team of
+/// 128 / 256 / 512 / 1024: 0.320 / 0.291 / 0.286 / 0.428 at 32768 columns, 0.658 / 0.625 / 0.575 / 0.649 at 65536,
+/// 1.341 / 1.321 / 1.210 / 1.253 at 131072.
 struct TeamSizeChoice {
   std::int64_t columns;
   int team_size;
 };
-inline constexpr TeamSizeChoice team_sizes[] = {{4096, 128}, {16384, 256}, {32768, 512}, {INT64_MAX, 1024}};
+inline constexpr TeamSizeChoice team_sizes[] = {{4096, 128}, {16384, 256}, {INT64_MAX, 512}};
 
 /// \param wide  wide_columns_per_thread of the kernel
 constexpr TeamShape device_team_shape(int asked, std::int64_t columns, int wide, int bytes_per_logit) {
