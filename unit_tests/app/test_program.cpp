@@ -118,7 +118,8 @@ TEST_F(Program, PeakedDataPassTheCheckAndAreNamed) {
           "--check --repeat 1 --json " +
           file("x.json"));
   EXPECT_EQ(outcome.code, 0) << outcome.text;
-  for (const auto& result : json_of("x.json")["results"]) EXPECT_EQ(result["input"], "synthetic:peaked");
+  const auto peaked = json_of("x.json");
+  for (const auto& result : peaked["results"]) EXPECT_EQ(result["input"], "synthetic:peaked");
   EXPECT_EQ(run("--rows 2 --vocab 9 --repeat 1 --json " + file("y.json")).code, 0);
   EXPECT_TRUE(json_of("y.json")["results"][0]["input"].is_null());
 }
