@@ -72,7 +72,9 @@ TEST(ClusterShapes, CutRowsWithoutGapsOrTinyPieces) {
       EXPECT_GT(in_last, 0) << vectors;
       EXPECT_LE(in_last, row.slot_vectors) << vectors;
       EXPECT_LE(row.slots * 2 * ClusterShape::region_bytes(row.slot_vectors), 200 * 1024) << vectors;
-      if (row.pieces < row.slots - 1 && row.pieces > 1) EXPECT_GT(in_last, shape.piece_vectors() / 4) << vectors;
+      if (row.pieces < row.slots - 1 && row.pieces > 1) {
+        EXPECT_GT(in_last, shape.piece_vectors() / 4) << vectors;
+      }
     }
   }
 }

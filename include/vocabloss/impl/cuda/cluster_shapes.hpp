@@ -10,8 +10,8 @@
 #include <vocabloss/tuning/cluster_shape.hpp>
 #include <vocabloss/types.hpp>
 
-#include <array>
 #include <cstdint>
+#include <span>
 #include <string>
 
 namespace vocabloss::Impl {
@@ -34,13 +34,11 @@ struct ClusterChoice {
 
 inline constexpr std::int64_t any_length = INT64_C(1) << 40;
 
-using ClusterChoices = std::array<ClusterChoice, 7>;
-
 /// Where memory is what kernels wait for. Evidence, in the comments: share of a streaming kernel in the same loop
 /// (reverse KL, label cross-entropy and JSD; forward + backward, 4096 rows of bf16, random normal logits), one H100
 /// 80GB HBM3, 2026-11-28, before kernels took fewer instructions a piece.
 namespace slower_memory {
-inline constexpr ClusterChoices one_stream = {{
+inline constexpr ClusterChoice one_stream[] = {
     {16384, {256, 2, 2, 1, whole_row}},  // 8192: 0.89, 16384: 0.99 ({512, 2, 1, 1}: 0.95)
     {32768, {512, 2, 1, 1, whole_row}},  // 32768: 1.02 ({256, 2, 2, 1, 0}: 1.00)
     {57344, {512, 2, 1, 1, 0}},          // 50257: 1.00 ({512, 2, 1, 2, whole_row}: 0.98)
@@ -48,31 +46,29 @@ inline constexpr ClusterChoices one_stream = {{
     {131072, {512, 2, 1, 2, 0}},         // 131072: 1.01
     {262144, {512, 2, 1, 4, 0}},         // 262144: 1.02 ({512, 2, 1, 8, whole_row}: 1.02)
     {any_length, {512, 2, 1, 8, 0}},     // not measured
-}};
-inline constexpr ClusterChoices two_streams = {{
+};
+inline constexpr ClusterChoice two_streams[] = {
     {8192, {256, 2, 2, 1, whole_row}},  // 8192: 0.86
     {16384, {256, 2, 2, 1, 0}},         // 16384: 0.94
     {32768, {256, 4, 1, 1, 0}},         // 32768: 0.98 ({256, 2, 2, 2, 0}: 0.96)
     {65536, {256, 4, 1, 2, 0}},         // 50257: 0.85, 50304: 0.90, 65536: 0.98 ({512, 2, 1, 2, 0}: 0.91)
     {131072, {256, 2, 2, 8, 0}},        // 131072: 0.96, forward KL 0.95 ({256, 4, 1, 4, 0}: 0.95, 0.87)
     {any_length, {256, 4, 1, 8, 0}},    // 262144: 0.90
-    {any_length, {512, 2, 1, 8, 0}},    // not measured
-}};
-inline constexpr ClusterChoices two_rounds = {{
+};
+inline constexpr ClusterChoice two_rounds[] = {
     {16384, {256, 2, 2, 1, 0}},       // 8192: 0.53, 16384: 0.61
     {32768, {256, 2, 2, 2, 0}},       // 32768: 0.61
     {40960, {256, 4, 1, 1, 0}},       // not measured
     {65536, {256, 2, 2, 4, 0}},       // 65536: 0.63 ({256, 4, 1, 2, 0}: 0.61)
     {131072, {256, 2, 2, 8, 0}},      // 131072: 0.62 ({256, 4, 1, 4, 0}: 0.56)
     {any_length, {256, 4, 1, 8, 0}},  // 262144: 0.54
-    {any_length, {512, 2, 1, 8, 0}},  // not measured
-}};
+};
 }  // namespace slower_memory
 
 /// Where kernels wait for instructions too, more warps win. Evidence: ms, soft cross-entropy after reverse KL, the same
 /// problem, one NVIDIA H200, 2026-11-28.
 namespace faster_memory {
-inline constexpr ClusterChoices one_stream = {{
+inline constexpr ClusterChoice one_stream[] = {
     {8192, {256, 2, 2, 1, 2}},                // 0.0529 ({.., 0}: 0.0586, {512, 2, 1, 1, 1}: 0.0675)
     {16384, {256, 2, 2, 1, whole_row}},       // 0.0815 ({.., 0}: 0.0844)
     {32768, {256, 2, 2, 1, 0}},               // 0.1451 ({512, 2, 1, 1, whole_row}: 0.1540)
@@ -80,8 +76,8 @@ inline constexpr ClusterChoices one_stream = {{
     {65536, {512, 2, 1, 1, 0}},               // 0.2760 ({256, 2, 2, 2, 0}: 0.2771)
     {131072, {512, 2, 1, 2, 0}},              // 0.5472 ({256, 2, 2, 4, 1}: 0.5685)
     {any_length, {512, 2, 1, 8, whole_row}},  // 262144: 1.1817 ({512, 2, 1, 4, 1}: 1.2005)
-}};
-inline constexpr ClusterChoices two_streams = {{
+};
+inline constexpr ClusterChoice two_streams[] = {
     {8192, {256, 2, 2, 1, 2}},            // 0.0763, 0.0869 ({.., 0}: 0.0806, 0.0891)
     {16384, {256, 2, 2, 1, 0}},           // 0.1260, 0.1384 ({512, 2, 1, 1, 2}: 0.1336, 0.1438)
     {32768, {512, 2, 1, 1, 0}},           // 0.2454, 0.2592 ({256, 4, 1, 1, 0}: 0.2469, 0.2836)
@@ -89,28 +85,27 @@ inline constexpr ClusterChoices two_streams = {{
     {65536, {512, 2, 1, 2, 0}},           // 0.5011, 0.5410 ({256, 4, 1, 2, 0}: 0.5028, 0.5887)
     {131072, {512, 2, 1, 8, whole_row}},  // 1.1026, 1.2086 ({512, 2, 1, 4, 0}: 1.1268, 1.26)
     {any_length, {512, 2, 1, 8, 0}},      // 262144: 2.4097, 2.5784 ({256, 4, 1, 8, 2}: 2.4682, 2.8468)
-}};
-inline constexpr ClusterChoices two_rounds = {{
+};
+inline constexpr ClusterChoice two_rounds[] = {
     {16384, {256, 2, 2, 1, 0}},       // 8192: 0.1275, 16384: 0.2129 ({512, 2, 1, 1}: 0.1416, 0.2230)
     {32768, {256, 2, 2, 2, 0}},       // 0.4187 ({512, 2, 1, 1, 0}: 0.4194)
     {65536, {512, 2, 1, 2, 0}},       // 50257: 0.8053, 65536: 0.8651 ({256, 2, 2, 4, 0}: 0.8267, 0.9049)
     {131072, {256, 2, 2, 8, 0}},      // 1.9060
     {any_length, {512, 2, 1, 8, 0}},  // 262144: 3.9893 ({256, 4, 1, 8, 0}: 4.2294)
-    {any_length, {512, 2, 1, 8, 0}},
-    {any_length, {512, 2, 1, 8, 0}},
-}};
+};
 }  // namespace faster_memory
 
 /// `memory_is_fast`: above 4 TB/s, as an H200's.
-constexpr const ClusterChoices& cluster_choices(int streams, int rounds, bool memory_is_fast) {
+constexpr std::span<const ClusterChoice> cluster_choices(int streams, int rounds, bool memory_is_fast) {
+  using Choices = std::span<const ClusterChoice>;
   if (memory_is_fast) {
-    return rounds == 2    ? faster_memory::two_rounds
-           : streams == 2 ? faster_memory::two_streams
-                          : faster_memory::one_stream;
+    return rounds == 2    ? Choices(faster_memory::two_rounds)
+           : streams == 2 ? Choices(faster_memory::two_streams)
+                          : Choices(faster_memory::one_stream);
   }
-  return rounds == 2    ? slower_memory::two_rounds
-         : streams == 2 ? slower_memory::two_streams
-                        : slower_memory::one_stream;
+  return rounds == 2    ? Choices(slower_memory::two_rounds)
+         : streams == 2 ? Choices(slower_memory::two_streams)
+                        : Choices(slower_memory::one_stream);
 }
 
 /// Null if no shape holds the row.

@@ -10,6 +10,8 @@
 
 #include <vocabloss/impl/cuda/cluster_shapes.hpp>
 
+#include <array>
+
 namespace vocabloss::Impl {
 
 /// Evidence, in the comments: time over that of the shard alone, label cross-entropy or reverse KL with 2 ranks,
