@@ -18,7 +18,7 @@ using Impl::ClusterTickets;
 std::vector<ClusterShape> other_shapes(int streams) {
   if (streams == 1)
     return {{512, 2, 1, 1, 3}, {512, 2, 1, 2, 64}, {256, 2, 2, 4, 0}, {512, 2, 1, 8, 2}, {256, 2, 2, 2, 1}};
-  return {{512, 2, 1, 2, 1}, {256, 4, 1, 4, 0}, {256, 2, 2, 8, 64}, {256, 4, 1, 8, 1}, {512, 2, 1, 1, 64}};
+  return {{512, 2, 1, 2, 1}, {512, 2, 1, 4, 0}, {256, 2, 2, 8, 64}, {256, 2, 2, 4, 2}, {512, 2, 1, 1, 64}};
 }
 
 struct ClusterProgram {
@@ -50,8 +50,7 @@ struct ClusterProgram {
     };
     // One of the two: over all losses, problems and layouts (6 of each problem, mostly) both meet everything.
     const int now = turn++;
-    const ClusterShape* chosen =
-        Impl::choose_cluster_shape(problem.columns, problem.type, facts.streams, facts.rounds, now % 4 < 2);
+    const ClusterShape* chosen = Impl::choose_cluster_shape(problem.columns, problem.type, facts.streams, facts.rounds);
     const bool other_now = (now + now / 6) % 2 == 1;
     if (chosen && !other_now) in_shape(*chosen, tickets);
     if (!other_now) return;

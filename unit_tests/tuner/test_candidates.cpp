@@ -41,12 +41,9 @@ TEST(ClusterCandidates, TheTablesOwnChoiceIsAmongThem) {
   for (const Kind& kind : kinds) {
     for (const std::int64_t columns : {1000, 32768, 65536, 131072}) {
       const auto shapes = cluster_candidates(columns, DataType::bf16, kind.streams, kind.rounds);
-      for (const bool memory_is_fast : {false, true}) {
-        const auto* chosen =
-            Impl::choose_cluster_shape(columns, DataType::bf16, kind.streams, kind.rounds, memory_is_fast);
-        ASSERT_NE(chosen, nullptr);
-        EXPECT_NE(std::find(shapes.begin(), shapes.end(), *chosen), shapes.end()) << chosen->describe();
-      }
+      const auto* chosen = Impl::choose_cluster_shape(columns, DataType::bf16, kind.streams, kind.rounds);
+      ASSERT_NE(chosen, nullptr);
+      EXPECT_NE(std::find(shapes.begin(), shapes.end(), *chosen), shapes.end()) << chosen->describe();
     }
   }
 }

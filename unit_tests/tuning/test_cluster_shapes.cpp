@@ -47,24 +47,28 @@ TEST(ClusterShapes, HoldTheRowsThatGetThem) {
   for (const Kind& kind : kinds) {
     for (const DataType type : types) {
       const std::int64_t most = Impl::cluster_max_columns(type, kind.streams, kind.rounds);
-      for (const bool memory_is_fast : {false, true}) {
-        for (std::int64_t columns = 0; columns <= most; columns = columns * 9 / 8 + 1) {
-          const ClusterShape* alone = choose_cluster_shape(columns, type, kind.streams, kind.rounds, memory_is_fast);
-          ASSERT_NE(alone, nullptr) << columns;
-          const std::int64_t vectors = Impl::vectors_of(columns, type);  // wherever the row starts
-          EXPECT_TRUE(alone->holds(vectors, kind.streams)) << alone->describe();
-          const ClusterShape shared = choose_cluster_shape_over_ranks(columns, type, kind.streams, kind.rounds, *alone);
-          EXPECT_TRUE(shared.holds(vectors, kind.streams)) << shared.describe();
+      for (std::int64_t columns = 0; columns <= most; columns = columns * 9 / 8 + 1) {
+        const ClusterShape* alone = choose_cluster_shape(columns, type, kind.streams, kind.rounds);
+        ASSERT_NE(alone, nullptr) << columns;
+        const std::int64_t vectors = Impl::vectors_of(columns, type);  // wherever the row starts
+        EXPECT_TRUE(alone->holds(vectors, kind.streams)) << alone->describe();
+        const ClusterShape forward =
+            Impl::choose_forward_cluster_shape(columns, type, kind.streams, kind.rounds, *alone);
+        EXPECT_TRUE(forward.holds(vectors, kind.streams)) << forward.describe();
+        if (kind.rounds == 1) {
+          EXPECT_LE(forward.width, alone->width) << columns << " columns";
         }
-        EXPECT_EQ(choose_cluster_shape(most + 1, type, kind.streams, kind.rounds, memory_is_fast), nullptr);
+        const ClusterShape shared = choose_cluster_shape_over_ranks(columns, type, kind.streams, kind.rounds, *alone);
+        EXPECT_TRUE(shared.holds(vectors, kind.streams)) << shared.describe();
       }
+      EXPECT_EQ(choose_cluster_shape(most + 1, type, kind.streams, kind.rounds), nullptr);
     }
   }
 }
 
 /// A row of so many vectors lies in its slots once, whatever its length.
 TEST(ClusterShapes, CutRowsWithoutGapsOrTinyPieces) {
-  for (const ClusterShape shape : {ClusterShape{256, 2, 2, 1, 0}, {512, 2, 1, 2, 1}, {256, 4, 1, 8, 0}}) {
+  for (const ClusterShape shape : {ClusterShape{256, 2, 2, 1, 0}, {512, 2, 1, 2, 1}, {512, 2, 1, 8, 0}}) {
     for (std::int64_t vectors = 1; vectors < 40000; vectors = vectors * 17 / 16 + 1) {
       const ClusterCut row = shape.cut(vectors, 2, 200 * 1024);
       EXPECT_GE(row.slice_vectors * shape.width, vectors);

@@ -90,18 +90,17 @@ decltype(auto) visit_path(Path path, Visitor&& visitor) {
   return visitor(std::type_identity<TeamPath<Loss, Logit, Exec>>{});
 }
 
-/// Which path `auto` tries, best first. Few long rows leave most of an H100 idle where a row stays in one cluster.
-/// Evidence (H100 80GB HBM3, 2026-11-28, bf16, forward + backward, vocabulary 131072; us, split against cluster):
-///   reverse KL     1 row 14.8 / 17.4, 8 rows 11.7 / 15.0, 64 rows 30.8 / 35.4
-///   cross-entropy  1 row 12.5 / 18.1, 8 rows  9.1 / 15.9, 64 rows 21.0 / 18.8
+/// Which path `auto` tries, best first. Few long rows leave most of a GPU idle where a row stays in one cluster.
+/// Evidence (NVIDIA H200, 2026-11-28, bf16, forward + backward, vocabulary 131072; us, split against cluster):
+///   reverse KL     1 row 14.6 / 15.1, 8 rows 13.3 / 13.0, 64 rows 31.1 / 27.5
+///   cross-entropy  1 row 12.8 / 15.0, 8 rows 10.8 / 13.2, 64 rows 21.3 / 20.4
 /// and at 32768 columns
-///   reverse KL     1 row 16.4 / 18.0, 8 rows  9.3 / 13.7, 64 rows 15.2 / 14.6
-///   cross-entropy  1 row 14.1 / 15.7, 8 rows  7.6 / 12.0, 64 rows 10.3 / 12.4
+///   reverse KL     1 row 13.8 / 16.5, 8 rows 10.8 / 15.0, 64 rows 16.0 / 15.3
+///   cross-entropy  1 row 12.1 / 14.3, 8 rows  9.4 / 12.9, 64 rows 11.9 / 13.0
 constexpr std::array<Path, 3> automatic_order(const Problem& problem) {
-  const std::int64_t few_rows = problem.teacher ? 64 : 32;
   const bool is_long = problem.partition.columns >= 65536;
-  if (problem.rows <= (is_long ? few_rows : 8) && problem.partition.columns >= 32768)
-    return {Path::split, Path::cluster, Path::team};
+  const std::int64_t few_rows = is_long ? 32 : problem.teacher ? 8 : 64;
+  if (problem.rows <= few_rows && problem.partition.columns >= 32768) return {Path::split, Path::cluster, Path::team};
   return {Path::cluster, Path::split, Path::team};
 }
 

@@ -35,6 +35,7 @@
 /// What a loss may offer besides, for the kernels that count instructions (paths `cluster` and, on a GPU, `team`;
 /// without it they use what is above):
 ///     kept_apart<r>                              which sums a round has, and which of them must keep their digits
+///     plain_reach(stream)                        PlainStream::reach, in logits of a stream
 ///     raise_plainly<r>(sums, max_x, max_t)       as raise, of PlainSums: a state that does not tell columns at the
 ///                                                maximum from others
 ///     sum_plainly<r>(sums, statistics, columns)  adds N columns to it
@@ -46,7 +47,9 @@
 ///     has_plain_gradient(slope)                  whether this row has one
 ///     is_at_maximum(slope, max_x, max_t)         optional: whether columns up to these values need `gradient` in a row
 ///                                                that cares_for_maxima(slope)
-///     plain_gradient_may_be_nan                  whether NaN may mean no more than that `gradient` is needed
+///     plain_gradient_may_be_nan                  whether NaN may mean no more than that `gradient` is needed; not
+///     among
+///                                                columns whose plain sums of the last round are finite
 ///
 /// A user's own loss that satisfies the concept gets every path; see unit_tests/loss/test_custom_loss.cpp.
 

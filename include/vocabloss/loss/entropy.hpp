@@ -30,10 +30,12 @@ struct EntropyLoss {
 
   Real scale;
   Real scale_log2;
+  Real reach;  ///< PlainStream's, in logits
 
   explicit EntropyLoss(const Options& options)
       : scale(Real(options.logit_scale / options.temperature)),
-        scale_log2(Real(options.logit_scale / options.temperature * log2_of_e)) {}
+        scale_log2(Real(options.logit_scale / options.temperature * log2_of_e)),
+        reach(Real(options.temperature / options.logit_scale * (log_of_2 * PlainStream<Real>::reach))) {}
 
   template <int Round, int Lanes = 1>
   struct State {
@@ -87,6 +89,7 @@ struct EntropyLoss {
   template <int Round>
   static constexpr KeptApart kept_apart{.maxima = true, .weighted = true, .x = with_label, .t = false};
 
+  KOKKOS_INLINE_FUNCTION Real plain_reach(int /*stream*/) const { return reach; }
   template <int Round>
   KOKKOS_INLINE_FUNCTION void raise_plainly(PlainSums<Real>& sums, Real max_x, Real) const {
     const Real weights = sums.x.sum;
@@ -168,6 +171,13 @@ struct EntropyLoss {
   static constexpr bool plain_gradient_may_be_nan = true;
   KOKKOS_INLINE_FUNCTION bool has_plain_gradient(const GradientRow& row) const {
     return row.plain_factor == row.plain_factor;
+  }
+  /// In a row that one column decides, its logarithm and the mean cancel.
+  KOKKOS_INLINE_FUNCTION bool cares_for_maxima(const GradientRow& row) const {
+    return row.excess < Real(PlainStream<Real>::least_plain_sum - 1);
+  }
+  KOKKOS_INLINE_FUNCTION bool is_at_maximum(const GradientRow& row, Real max_x, Real) const {
+    return max_x >= row.maximum;
   }
   template <int N>
   KOKKOS_INLINE_FUNCTION Pack<Real, N> plain_gradient(const GradientRow& row, const Columns<Real, N>& columns) const {

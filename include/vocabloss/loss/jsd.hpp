@@ -108,6 +108,7 @@ struct Jsd {
   template <int Round>
   static constexpr KeptApart kept_apart{.maxima = Round == 0, .weighted = Round == 1, .x = false, .t = false};
 
+  KOKKOS_INLINE_FUNCTION Real plain_reach(int stream) const { return stream == 0 ? scale.reach_x : scale.reach_t; }
   template <int Round>
   KOKKOS_INLINE_FUNCTION void raise_plainly(PlainSums<Real>& sums, Real max_x, Real max_t) const {
     sums.x.raise(max_x, scale.x_log2);

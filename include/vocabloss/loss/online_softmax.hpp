@@ -61,9 +61,11 @@ struct RelativeLine {
   KOKKOS_INLINE_FUNCTION bool is_usable(Real low) const { return bool(int(is_usable()) & int(at(low) < Real(-160))); }
 };
 
-/// A softmax sum kept relative to the rounded maximum * scale: see RelativeLine. No column is told from others.
+/// A softmax sum kept relative to the rounded maximum * scale: see RelativeLine. No column is told from others. Columns
+/// may exceed the maximum by `reach` in units of log 2: sums of their logarithms are rounded that much more coarsely.
 template <class Real>
 struct PlainStream {
+  static constexpr double reach = 4;
   Real maximum = Real(-1e30);
   Real sum = Real(0);
 

@@ -20,11 +20,14 @@ namespace vocabloss::loss {
 template <class Real>
 struct TwoScales {
   Real x, x_log2, t_log2;
+  Real reach_x, reach_t;  ///< PlainStream's, in logits
 
   explicit TwoScales(const LossOptions& options)
       : x(Real(options.logit_scale / options.temperature)),
         x_log2(Real(options.logit_scale / options.temperature * log2_of_e)),
-        t_log2(Real(options.teacher_scale / options.temperature * log2_of_e)) {}
+        t_log2(Real(options.teacher_scale / options.temperature * log2_of_e)),
+        reach_x(Real(options.temperature / options.logit_scale * (log_of_2 * PlainStream<Real>::reach))),
+        reach_t(Real(options.temperature / options.teacher_scale * (log_of_2 * PlainStream<Real>::reach))) {}
 };
 
 template <class Real, int Lanes>
@@ -103,6 +106,7 @@ struct TwoSoftmaxLoss {
   template <int Round>
   static constexpr KeptApart kept_apart{.maxima = true, .weighted = true, .x = true, .t = !Term::weight_is_student};
 
+  KOKKOS_INLINE_FUNCTION Real plain_reach(int stream) const { return stream == 0 ? scale.reach_x : scale.reach_t; }
   template <int Round>
   KOKKOS_INLINE_FUNCTION void raise_plainly(PlainSums<Real>& sums, Real max_x, Real max_t) const {
     const Real weights = Term::weight_is_student ? sums.x.sum : sums.t.sum;

@@ -120,6 +120,7 @@ struct LaunchPlan {
   std::int64_t block_rows = 0;         ///< between ranks: rows exchanged together
   std::string communicator{};          ///< between ranks: the communicator in its own words
   ClusterShape cluster{};              ///< `cluster`: the kernel's shape, of which `variant` tells
+  ClusterShape cluster_forward{};      ///< `cluster`: of a forward pass alone; a variant that was asked for is for both
 
   bool operator==(const LaunchPlan&) const = default;
 

@@ -40,11 +40,6 @@ __device__ __forceinline__ std::uint32_t load_shared_word(std::uint32_t address)
   return word;
 }
 
-__device__ __forceinline__ void store_shared(std::uint32_t address, const uint4& v) {
-  asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w)
-               : "memory");
-}
-
 // ---- barriers -------------------------------------------------------------------------------------------------------
 
 __device__ __forceinline__ void initialise(Barrier* barrier, int arrivals) {
@@ -74,7 +69,7 @@ __device__ __forceinline__ void wait(std::uint32_t barrier, std::uint32_t parity
       "{\n"
       ".reg .pred ended;\n"
       "again_%=:\n"
-      "mbarrier.try_wait.parity.shared::cta.b64 ended, [%0], %1;\n"
+      "mbarrier.try_wait.parity.shared::cta.b64 ended, [%0], %1, 1000000;\n"
       "@!ended bra again_%=;\n"
       "}" ::"r"(barrier),
       "r"(parity)
@@ -82,13 +77,28 @@ __device__ __forceinline__ void wait(std::uint32_t barrier, std::uint32_t parity
 }
 __device__ __forceinline__ void wait(Barrier* barrier, std::uint32_t parity) { wait(shared_address(barrier), parity); }
 
+/// Whether it has, without waiting.
+__device__ __forceinline__ bool has_ended(Barrier* barrier, std::uint32_t parity) {
+  std::uint32_t ended;
+  asm volatile(
+      "{\n"
+      ".reg .pred ended;\n"
+      "mbarrier.test_wait.parity.shared::cta.b64 ended, [%1], %2;\n"
+      "selp.u32 %0, 1, 0, ended;\n"
+      "}"
+      : "=r"(ended)
+      : "r"(shared_address(barrier)), "r"(parity)
+      : "memory");
+  return ended != 0;
+}
+
 /// The same where other blocks of the cluster complete the phase.
 __device__ __forceinline__ void wait_for_cluster(Barrier* barrier, std::uint32_t parity) {
   asm volatile(
       "{\n"
       ".reg .pred ended;\n"
       "again_%=:\n"
-      "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 ended, [%0], %1;\n"
+      "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 ended, [%0], %1, 1000000;\n"
       "@!ended bra again_%=;\n"
       "}" ::"r"(shared_address(barrier)),
       "r"(parity)
@@ -113,24 +123,6 @@ __device__ __forceinline__ void bulk_load(void* shared, const void* global, std:
                "l"(global), "r"(bytes), "r"(shared_address(barrier))
                : "memory");
 }
-
-__device__ __forceinline__ void bulk_store(void* global, const void* shared, std::uint32_t bytes) {
-  asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(global), "r"(shared_address(shared)),
-               "r"(bytes)
-               : "memory");
-}
-
-/// Closes the group of this thread's stores since the last call.
-__device__ __forceinline__ void commit_bulk_stores() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
-
-/// Returns once at most `pending` of this thread's groups have yet to be read from shared memory.
-template <int pending>
-__device__ __forceinline__ void wait_for_bulk_reads() {
-  asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(pending) : "memory");
-}
-
-/// Returns once all of this thread's bulk stores are in global memory.
-__device__ __forceinline__ void wait_for_bulk_stores() { asm volatile("cp.async.bulk.wait_group 0;" ::: "memory"); }
 
 // ---- the cluster ----------------------------------------------------------------------------------------------------
 

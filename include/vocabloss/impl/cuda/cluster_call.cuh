@@ -49,7 +49,6 @@ struct ClusterLaunch {
   int slots;         ///< of the ring
   int region_bytes;  ///< a slot's part for one stream
   int slot_bytes;
-  bool rows_are_even;       ///< rows of all streams start and end on granules, so none is odd (piece_view.cuh)
   ClusterTickets* tickets;  ///< null: rows are dealt round robin
 };
 
@@ -80,6 +79,7 @@ template <class Loss>
 struct Posted {
   typename Loss::Statistics statistics;  ///< of the first round, for the second
   GradientRowOf<Loss> gradient_row;
+  void* gradient;  ///< where the row's goes
   int label;
   bool masked;
 };
@@ -91,20 +91,23 @@ inline constexpr int max_claims = 16;
 struct ClaimRing {
   std::int64_t row[max_claims];  ///< -1: there are no more
   Barrier claimed[max_claims];
-  Barrier retired[max_claims];  ///< in the first block: all warps of all blocks are done with the entry
+  Barrier retired[max_claims];  ///< in the first block: all blocks are done with the entry
 };
 
 /// At the start of the block's shared memory; the ring of slots follows.
 template <class Loss>
 struct alignas(128) ClusterShared {
-  Barrier full[max_slots];  ///< the slot's copies have landed
-  Barrier done[max_slots];  ///< all consumer warps have finished with the slot
-  int label[max_slots];     ///< of the row in the slot; only where the loss needs it
-  int even_pieces;          ///< ordinary ones of this block's slice, where rows are even
+  Barrier full[max_slots];       ///< the slot's copies have landed
+  Barrier done[max_slots];       ///< all consumer warps have finished with the slot
+  int label[max_slots];          ///< of the row in the slot; only where the loss needs it
+  int rank;                      ///< of the block in its cluster: here, because consumers are short of registers
+  SliceOfRow slice[max_claims];  ///< of claimed rows, once their first slot is full
   ClaimRing claims;
   RoundBuffers<Loss, 0> first;
   std::conditional_t<Loss::rounds == 2, RoundBuffers<Loss, Loss::rounds - 1>, NoBuffers> second;
   Posted<Loss> posted[rows_in_flight];
+  /// Whether the plain sums of a consumer warp's part of the row are; its own note for the gradient.
+  bool sums_are_finite[rows_in_flight][max_consumer_warps];
 
   template <int Round>
   __device__ __forceinline__ auto& round() {
@@ -133,6 +136,10 @@ struct RingCursor {
       slot = 0;
       parity ^= 1;
     }
+  }
+  /// `count` positions back, at most once round: a slot that has been waited for, so that its parity does not matter.
+  __device__ __forceinline__ RingCursor before(int count, int slots) const {
+    return {slot - count + (slot < count ? slots : 0), 0};
   }
 };
 

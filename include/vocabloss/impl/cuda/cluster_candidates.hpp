@@ -17,8 +17,8 @@
 
 namespace vocabloss::Impl {
 
-/// Each shape once, in the tables' order, narrow before wide, with none or all of the next row ahead, where it holds a
-/// row of `columns`.
+/// Each shape once, in the tables' order, narrow before wide, with none, some or all of the next row ahead, where it
+/// holds a row of `columns`.
 inline std::vector<ClusterShape> cluster_candidates(std::int64_t columns, DataType type, int streams, int rounds) {
   std::vector<ClusterShape> shapes;
   if (type == DataType::fp64) return shapes;
@@ -26,14 +26,12 @@ inline std::vector<ClusterShape> cluster_candidates(std::int64_t columns, DataTy
     if (!shape.holds(vectors_of(columns, type), streams)) return;
     if (std::find(shapes.begin(), shapes.end(), shape) == shapes.end()) shapes.push_back(shape);
   };
-  for (const bool memory_is_fast : {false, true}) {
-    for (const ClusterChoice& choice : cluster_choices(streams, rounds, memory_is_fast)) {
-      add(choice.shape);
-      for (const int width : {1, 2, 4, 8}) {
-        for (const int ahead : {0, whole_row}) {
-          if (ahead > 0 && rounds == 2) continue;  // gathers nothing ahead
-          add({choice.shape.threads, choice.shape.vectors, choice.shape.blocks, width, ahead});
-        }
+  for (const ClusterChoice& choice : cluster_choices(streams, rounds)) {
+    add(choice.shape);
+    for (const int width : {1, 2, 4, 8}) {
+      for (const int ahead : {0, 1, whole_row}) {
+        if (ahead > 0 && rounds == 2) continue;  // gathers nothing ahead
+        add({choice.shape.threads, choice.shape.vectors, choice.shape.blocks, width, ahead});
       }
     }
   }

@@ -45,11 +45,8 @@ struct ClusterKernel {
     // Producers run ahead by fewer rows than there are claims, or one that waits for a claim might hold up its
     // retirement.
     launch.slots = std::min(row.slots, (max_claims - 3) * pieces);
-    // One slot stays free to load into.
-    launch.ahead = std::clamp(launch.slots - pieces - 1, 0, std::min(shape.ahead, pieces));
-    launch.rows_are_even = call.columns % vector_columns<T> == 0 && is_aligned(call.logits, call.rows) &&
-                           (Loss::streams == 1 || is_aligned(call.teacher, call.rows)) &&
-                           (pass == Pass::forward || is_aligned(call.gradient, call.rows));
+    // A forward pass keeps no row for its gradient.
+    launch.ahead = std::clamp(launch.slots - pieces, 0, pass == Pass::forward ? pieces : std::min(shape.ahead, pieces));
     launch.tickets = tickets;
     return launch;
   }
@@ -115,7 +112,7 @@ struct ClusterKernel {
 };
 
 /// Calls `visitor` with the compile-time part of a shape; false if no such kernel is compiled.
-template <int streams, class Visitor>
+template <class Visitor>
 bool visit_consumer_shape(const ClusterShape& shape, Visitor&& visitor) {
   const auto matches = [&](auto candidate) {
     using Shape = decltype(candidate);
@@ -124,12 +121,7 @@ bool visit_consumer_shape(const ClusterShape& shape, Visitor&& visitor) {
     visitor(candidate);
     return true;
   };
-  if constexpr (streams == 1) {
-    return matches(ConsumerShape<512, 2>{}) || matches(ConsumerShape<256, 2, 1, 2>{});
-  } else {
-    return matches(ConsumerShape<256, 4>{}) || matches(ConsumerShape<512, 2>{}) ||
-           matches(ConsumerShape<256, 2, 1, 2>{});
-  }
+  return matches(ConsumerShape<512, 2>{}) || matches(ConsumerShape<256, 2, 1, 2>{});
 }
 
 /// Zeroes a launch's tickets, once, before the first launch that uses them.
@@ -140,7 +132,7 @@ inline void cluster_initialise(ClusterTickets* tickets, cudaStream_t stream) {
 template <class Loss, class Logit, Pass pass, class RankExchange>
 void launch_cluster_of_shape(const Loss& loss, const RowCall<float>& call, const ClusterShape& shape,
                              ClusterTickets* tickets, cudaStream_t stream, const RankExchange& ranks) {
-  const bool known = visit_consumer_shape<Loss::streams>(shape, [&](auto candidate) {
+  const bool known = visit_consumer_shape(shape, [&](auto candidate) {
     using Shape = decltype(candidate);
     ClusterKernel<Loss, Logit, pass, Shape, RankExchange>::launch(loss, call, shape, tickets, stream, ranks);
   });

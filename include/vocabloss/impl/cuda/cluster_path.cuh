@@ -38,12 +38,17 @@ struct ClusterPath {
     return refused.empty() && !plan.variant.empty() ? shape_refusal(asked, plan.cluster) : refused;
   }
   static LaunchPlan choose(const Problem& problem, const PlanRequest& request) {
-    const ClusterShape* chosen = choose_cluster_shape(problem.partition.columns, Precision<Logit>::type, Loss::streams,
-                                                      Loss::rounds, DeviceFacts::memory_is_fast());
+    const ClusterShape* chosen =
+        choose_cluster_shape(problem.partition.columns, Precision<Logit>::type, Loss::streams, Loss::rounds);
     LaunchPlan plan;
     plan.path = Path::cluster;
     if (!request.variant.empty() || chosen) {
       plan.cluster = request.variant.empty() ? *chosen : ClusterShape::parse(request.variant);
+      plan.cluster_forward = plan.cluster;
+      if (request.variant.empty()) {
+        plan.cluster_forward = choose_forward_cluster_shape(problem.partition.columns, Precision<Logit>::type,
+                                                            Loss::streams, Loss::rounds, plan.cluster);
+      }
       plan.variant = plan.cluster.describe();
     }
     return plan;
@@ -58,15 +63,16 @@ struct ClusterPath {
                   const LaunchPlan& plan, void* workspace, Real* states = nullptr) {
     if constexpr (exists) {
       Kokkos::Profiling::ScopedRegion region("VocabLoss::cluster::" + std::string(name_of(pass)));
-      launch_cluster<Loss, Logit>(loss, call, pass, plan.cluster, static_cast<ClusterTickets*>(workspace),
-                                  exec.cuda_stream(), states);
+      const ClusterShape& shape = pass == Pass::forward ? plan.cluster_forward : plan.cluster;
+      launch_cluster<Loss, Logit>(loss, call, pass, shape, static_cast<ClusterTickets*>(workspace), exec.cuda_stream(),
+                                  states);
     }
   }
 
  private:
   /// Of a shape that was asked for: whether it is compiled and holds the row.
   static std::string shape_refusal(const ClusterProblem& problem, const ClusterShape& shape) {
-    if (!visit_consumer_shape<Loss::streams>(shape, [](auto) {})) {
+    if (!visit_consumer_shape(shape, [](auto) {})) {
       return "path cluster has no kernel of shape " + shape.describe() + ": leave the variant to the plan";
     }
     if (shape.holds(vectors_of(problem.columns, problem.logits), problem.streams)) return "";

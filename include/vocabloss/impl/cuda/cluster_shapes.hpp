@@ -34,84 +34,45 @@ struct ClusterChoice {
 
 inline constexpr std::int64_t any_length = INT64_C(1) << 40;
 
-/// Where memory is what kernels wait for. Evidence, in the comments: share of a streaming kernel in the same loop
-/// (reverse KL, label cross-entropy and JSD; forward + backward, 4096 rows of bf16, random normal logits), one H100
-/// 80GB HBM3, 2026-11-28, before kernels took fewer instructions a piece.
-namespace slower_memory {
+/// Evidence, in the comments: ms of forward + backward, 4096 rows of bf16, random normal logits; label cross-entropy,
+/// in two streams reverse KL and soft cross-entropy, in two rounds JSD; one NVIDIA H200, 2026-11-28. On an H100, whose
+/// memory is slower, not measured with these kernels.
 inline constexpr ClusterChoice one_stream[] = {
-    {16384, {256, 2, 2, 1, whole_row}},  // 8192: 0.89, 16384: 0.99 ({512, 2, 1, 1}: 0.95)
-    {32768, {512, 2, 1, 1, whole_row}},  // 32768: 1.02 ({256, 2, 2, 1, 0}: 1.00)
-    {57344, {512, 2, 1, 1, 0}},          // 50257: 1.00 ({512, 2, 1, 2, whole_row}: 0.98)
-    {65536, {512, 2, 1, 2, whole_row}},  // 65536: 1.02 ({512, 2, 1, 1, 0}: 1.01)
-    {131072, {512, 2, 1, 2, 0}},         // 131072: 1.01
-    {262144, {512, 2, 1, 4, 0}},         // 262144: 1.02 ({512, 2, 1, 8, whole_row}: 1.02)
-    {any_length, {512, 2, 1, 8, 0}},     // not measured
+    {8192, {256, 2, 2, 1, 2}},                // 0.0479 ({.., 0}: 0.0536, {512, 2, 1, 1, whole_row}: 0.0598)
+    {16384, {256, 2, 2, 1, whole_row}},       // 0.0764 ({.., 0}: 0.0799)
+    {32768, {512, 2, 1, 1, whole_row}},       // 0.1440 ({256, 2, 2, 2, whole_row}: 0.1434, {256, 2, 2, 1, 0}: 0.1461)
+    {57344, {256, 2, 2, 2, 2}},               // 50257: 0.2237 ({512, 2, 1, 1, 2}: 0.2274)
+    {65536, {512, 2, 1, 2, whole_row}},       // 0.2719 ({256, 2, 2, 4, whole_row}: 0.2748, {512, 2, 1, 1, 0}: 0.2784)
+    {129024, {512, 2, 1, 2, 2}},              // 128256: 0.5291 ({256, 2, 2, 4, 2}: 0.5302)
+    {131072, {512, 2, 1, 4, whole_row}},      // 0.5335 ({512, 2, 1, 2, 2}: 0.5387)
+    {any_length, {512, 2, 1, 8, whole_row}},  // 262144: 1.0636 ({512, 2, 1, 4, 2}: 1.0803)
 };
 inline constexpr ClusterChoice two_streams[] = {
-    {8192, {256, 2, 2, 1, whole_row}},  // 8192: 0.86
-    {16384, {256, 2, 2, 1, 0}},         // 16384: 0.94
-    {32768, {256, 4, 1, 1, 0}},         // 32768: 0.98 ({256, 2, 2, 2, 0}: 0.96)
-    {65536, {256, 4, 1, 2, 0}},         // 50257: 0.85, 50304: 0.90, 65536: 0.98 ({512, 2, 1, 2, 0}: 0.91)
-    {131072, {256, 2, 2, 8, 0}},        // 131072: 0.96, forward KL 0.95 ({256, 4, 1, 4, 0}: 0.95, 0.87)
-    {any_length, {256, 4, 1, 8, 0}},    // 262144: 0.90
+    {8192, {256, 2, 2, 1, 2}},            // 0.0623, 0.0645 ({.., 0}: 0.0716, 0.0786)
+    {16384, {256, 2, 2, 1, 1}},           // 0.1098, 0.1166 ({512, 2, 1, 1, whole_row}: 0.1124, 0.1153)
+    {32768, {512, 2, 1, 1, 1}},           // 0.2124, 0.2228 ({512, 2, 1, 2, whole_row}: 0.2162, 0.2248)
+    {57344, {512, 2, 1, 2, 2}},           // 50257: 0.3960, 0.4344 ({256, 2, 2, 4, 2}: 0.4413, 0.4694)
+    {65536, {512, 2, 1, 2, 1}},           // 0.4352, 0.4645 ({.., 2}: 0.4457, 0.4572)
+    {129024, {512, 2, 1, 4, 2}},          // 128256: 1.0023, 1.0671 ({256, 2, 2, 8, 2}: 1.0016, 1.1005)
+    {131072, {512, 2, 1, 8, whole_row}},  // 0.9278, 0.9591 ({256, 2, 2, 8, 2}: 0.9488, 1.0230)
+    {any_length, {512, 2, 1, 8, 2}},      // 262144: 2.0637, 2.1047 ({.., 1}: 2.0480, 2.1632)
 };
 inline constexpr ClusterChoice two_rounds[] = {
-    {16384, {256, 2, 2, 1, 0}},       // 8192: 0.53, 16384: 0.61
-    {32768, {256, 2, 2, 2, 0}},       // 32768: 0.61
-    {40960, {256, 4, 1, 1, 0}},       // not measured
-    {65536, {256, 2, 2, 4, 0}},       // 65536: 0.63 ({256, 4, 1, 2, 0}: 0.61)
-    {131072, {256, 2, 2, 8, 0}},      // 131072: 0.62 ({256, 4, 1, 4, 0}: 0.56)
-    {any_length, {256, 4, 1, 8, 0}},  // 262144: 0.54
+    {16384, {256, 2, 2, 1, 0}},       // 8192: 0.1171, 16384: 0.1974 ({512, 2, 1, 1, 0}: 0.1610, 0.2400)
+    {32768, {256, 2, 2, 2, 0}},       // 0.3798 ({512, 2, 1, 1, 0}: 0.3895)
+    {65536, {512, 2, 1, 2, 0}},       // 50257: 0.7678, 65536: 0.7971 ({256, 2, 2, 4, 0}: 0.7649, 0.8137)
+    {131072, {256, 2, 2, 8, 0}},      // 1.6902 ({512, 2, 1, 4, 0}: 1.7806)
+    {any_length, {512, 2, 1, 8, 0}},  // 262144: 3.6411
 };
-}  // namespace slower_memory
 
-/// Where kernels wait for instructions too, more warps win. Evidence: ms, soft cross-entropy after reverse KL, the same
-/// problem, one NVIDIA H200, 2026-11-28.
-namespace faster_memory {
-inline constexpr ClusterChoice one_stream[] = {
-    {8192, {256, 2, 2, 1, 2}},                // 0.0529 ({.., 0}: 0.0586, {512, 2, 1, 1, 1}: 0.0675)
-    {16384, {256, 2, 2, 1, whole_row}},       // 0.0815 ({.., 0}: 0.0844)
-    {32768, {256, 2, 2, 1, 0}},               // 0.1451 ({512, 2, 1, 1, whole_row}: 0.1540)
-    {57344, {256, 2, 2, 2, 1}},               // 50257: 0.2340 ({512, 2, 1, 1, 1}: 0.2365)
-    {65536, {512, 2, 1, 1, 0}},               // 0.2760 ({256, 2, 2, 2, 0}: 0.2771)
-    {131072, {512, 2, 1, 2, 0}},              // 0.5472 ({256, 2, 2, 4, 1}: 0.5685)
-    {any_length, {512, 2, 1, 8, whole_row}},  // 262144: 1.1817 ({512, 2, 1, 4, 1}: 1.2005)
-};
-inline constexpr ClusterChoice two_streams[] = {
-    {8192, {256, 2, 2, 1, 2}},            // 0.0763, 0.0869 ({.., 0}: 0.0806, 0.0891)
-    {16384, {256, 2, 2, 1, 0}},           // 0.1260, 0.1384 ({512, 2, 1, 1, 2}: 0.1336, 0.1438)
-    {32768, {512, 2, 1, 1, 0}},           // 0.2454, 0.2592 ({256, 4, 1, 1, 0}: 0.2469, 0.2836)
-    {57344, {512, 2, 1, 2, 2}},           // 50257: 0.4352, 0.4664 ({256, 4, 1, 2, 2}: 0.4399, 0.4774)
-    {65536, {512, 2, 1, 2, 0}},           // 0.5011, 0.5410 ({256, 4, 1, 2, 0}: 0.5028, 0.5887)
-    {131072, {512, 2, 1, 8, whole_row}},  // 1.1026, 1.2086 ({512, 2, 1, 4, 0}: 1.1268, 1.26)
-    {any_length, {512, 2, 1, 8, 0}},      // 262144: 2.4097, 2.5784 ({256, 4, 1, 8, 2}: 2.4682, 2.8468)
-};
-inline constexpr ClusterChoice two_rounds[] = {
-    {16384, {256, 2, 2, 1, 0}},       // 8192: 0.1275, 16384: 0.2129 ({512, 2, 1, 1}: 0.1416, 0.2230)
-    {32768, {256, 2, 2, 2, 0}},       // 0.4187 ({512, 2, 1, 1, 0}: 0.4194)
-    {65536, {512, 2, 1, 2, 0}},       // 50257: 0.8053, 65536: 0.8651 ({256, 2, 2, 4, 0}: 0.8267, 0.9049)
-    {131072, {256, 2, 2, 8, 0}},      // 1.9060
-    {any_length, {512, 2, 1, 8, 0}},  // 262144: 3.9893 ({256, 4, 1, 8, 0}: 4.2294)
-};
-}  // namespace faster_memory
-
-/// `memory_is_fast`: above 4 TB/s, as an H200's.
-constexpr std::span<const ClusterChoice> cluster_choices(int streams, int rounds, bool memory_is_fast) {
+constexpr std::span<const ClusterChoice> cluster_choices(int streams, int rounds) {
   using Choices = std::span<const ClusterChoice>;
-  if (memory_is_fast) {
-    return rounds == 2    ? Choices(faster_memory::two_rounds)
-           : streams == 2 ? Choices(faster_memory::two_streams)
-                          : Choices(faster_memory::one_stream);
-  }
-  return rounds == 2    ? Choices(slower_memory::two_rounds)
-         : streams == 2 ? Choices(slower_memory::two_streams)
-                        : Choices(slower_memory::one_stream);
+  return rounds == 2 ? Choices(two_rounds) : streams == 2 ? Choices(two_streams) : Choices(one_stream);
 }
 
 /// Null if no shape holds the row.
-constexpr const ClusterShape* choose_cluster_shape(std::int64_t columns, DataType type, int streams, int rounds,
-                                                   bool memory_is_fast = false) {
-  for (const ClusterChoice& choice : cluster_choices(streams, rounds, memory_is_fast)) {
+constexpr const ClusterShape* choose_cluster_shape(std::int64_t columns, DataType type, int streams, int rounds) {
+  for (const ClusterChoice& choice : cluster_choices(streams, rounds)) {
     if (columns * size_of(type) / 2 <= choice.up_to && choice.shape.holds(vectors_of(columns, type), streams)) {
       return &choice.shape;
     }
@@ -119,7 +80,20 @@ constexpr const ClusterShape* choose_cluster_shape(std::int64_t columns, DataTyp
   return nullptr;
 }
 
-/// The longest row that some shape holds: the same for all memories.
+/// Of a forward pass, which keeps no row for its gradient: the narrowest shape that holds one (131072 columns, label
+/// cross-entropy, ms on that H200: 0.330, one twice as wide 0.419).
+constexpr ClusterShape choose_forward_cluster_shape(std::int64_t columns, DataType type, int streams, int rounds,
+                                                    const ClusterShape& otherwise) {
+  constexpr ClusterShape narrow_first[] = {
+      {256, 2, 2, 1, whole_row}, {512, 2, 1, 1, whole_row}, {512, 2, 1, 2, whole_row}, {512, 2, 1, 4, whole_row}};
+  if (rounds == 2) return otherwise;
+  for (const ClusterShape& shape : narrow_first) {
+    if (shape.holds(vectors_of(columns, type), streams)) return shape;
+  }
+  return otherwise;
+}
+
+/// The longest row that some shape holds.
 constexpr std::int64_t cluster_max_columns(DataType type, int streams, int rounds) {
   std::int64_t fits = 0, too_long = INT64_C(1) << 30;
   while (too_long - fits > 1) {

@@ -14,21 +14,21 @@
 
 namespace vocabloss::Impl {
 
-/// Evidence, in the comments: time over that of the shard alone, label cross-entropy or reverse KL with 2 ranks,
-/// forward + backward, 4096 rows of bf16 back to back, H200s, 2026-11-28.
+/// Evidence, in the comments: ms of label cross-entropy, in two streams reverse KL and soft cross-entropy, over 2
+/// ranks; forward + backward, 4096 rows of bf16 back to back, two NVIDIA H200, 2026-11-28.
 inline constexpr std::array<ClusterChoice, 5> one_stream_choices_over_ranks = {{
-    {16384, {256, 2, 2, 1, whole_row}},  // 8192: 1.21, 16384: 1.05 ({512, 2, 1, 1}: 1.30)
-    {32768, {512, 2, 1, 1, whole_row}},  // 32768: 1.08 ({256, 2, 2, 2}: 1.12, {256, 2, 2, 1, 1}: 1.10)
-    {65536, {512, 2, 1, 2, whole_row}},
+    {16384, {256, 2, 2, 1, whole_row}},  // 16384: 0.0993 ({512, 2, 1, 1, whole_row}: 0.1159)
+    {32768, {512, 2, 1, 1, whole_row}},  // 0.1473 ({256, 2, 2, 1, 2}: 0.1570)
+    {65536, {512, 2, 1, 2, whole_row}},  // 0.2813 ({512, 2, 1, 1, 3}: 0.3108)
     {131072, {512, 2, 1, 4, whole_row}},
     {any_length, {512, 2, 1, 8, whole_row}},
 }};
 inline constexpr std::array<ClusterChoice, 5> two_stream_choices_over_ranks = {{
-    {8192, {256, 2, 2, 1, whole_row}},   // 8192: 1.29 ({.., 1}: 1.55)
-    {16384, {256, 4, 1, 1, whole_row}},  // 16384: 1.10 ({512, 2, 1, 1}: 1.13, {256, 2, 2, 2}: 1.21)
-    {32768, {256, 4, 1, 2, whole_row}},  // 32768: 1.06 ({512, 2, 1, 2}: 1.10, {512, 2, 1, 1, 1}: 1.37)
-    {65536, {256, 4, 1, 4, whole_row}},  // 65536: 1.11 ({512, 2, 1, 4}: 1.17)
-    {any_length, {256, 4, 1, 8, whole_row}},
+    {8192, {256, 2, 2, 1, whole_row}},
+    {16384, {512, 2, 1, 1, whole_row}},  // 0.1412, 0.1421 ({256, 2, 2, 1, 2}: 0.1408, 0.1521)
+    {32768, {512, 2, 1, 2, whole_row}},  // 0.2712, 0.2753 ({256, 2, 2, 2, 2}: 0.2830, 0.3098)
+    {65536, {512, 2, 1, 4, whole_row}},  // 0.6023, 0.6131 ({512, 2, 1, 2, 1}: 0.5934, 0.6123)
+    {any_length, {512, 2, 1, 8, whole_row}},
 }};
 
 /// As choose_cluster_shape.

@@ -4,8 +4,7 @@
 #define VOCABLOSS_IMPL_CUDA_CONSUMER_CUH
 
 /// \file
-/// \brief The consumer warps: statistics of the pieces of a row, then its gradient, written over the logits in the
-/// slot.
+/// \brief The consumer warps: statistics of the pieces of a row, then its gradient.
 ///
 /// A row passes through stages: one for each round of statistics, and the last, which writes the gradient. Between two
 /// stages the row's statistics are exchanged, and somebody has to wait. A warp therefore sums some pieces of the next
@@ -30,7 +29,7 @@ template <class Loss, class T, Pass pass, class Shape>
 struct Consumer {
   using Layout = RowLayout<vector_columns<T>, Shape::piece_vectors>;
   using View = PieceView<Loss, T, Shape>;
-  using Slice = SliceOfRow<T, Shape>;
+  using Slice = SliceOfRow;
   using Statistics = typename Loss::Statistics;
   template <int Round>
   using Sums = std::conditional_t<loss::SumsPlainly<Loss, Round>, PlainRowSums<Loss, T, Shape, Round>,
@@ -41,8 +40,6 @@ struct Consumer {
   const ClusterLaunch& launch;
   const RowClaims claims;
   ClusterShared<Loss>& shared;
-  unsigned char* ring;
-  const int rank;
   const int thread;
   const std::uint32_t ring_address;  ///< of this thread's first vector in slot 0
   const std::uint32_t shared_base;
@@ -59,7 +56,6 @@ struct Consumer {
   /// A row of which some pieces, or none, have been summed.
   template <int Round>
   struct Gathering {
-    int row = 0;  ///< its place among the claims
     int pieces = 0;
     Sums<Round> sums{};
     RingCursor cursor{};  ///< of the next one
@@ -68,20 +64,24 @@ struct Consumer {
   __device__ __forceinline__ void run_forward() {
     const int pieces = launch.slices.pieces, ahead = launch.ahead;
     Gathering<0> first;
-    RingCursor second, gradient;
     for (int i = 0;; ++i) {
-      if (claims.wait_for(i) < 0) return;
-      if constexpr (Loss::rounds == 2) {
-        gather_until(pieces, i, first);
-        gather_second(i, second);
-      } else {
-        // First what is left of this row, then a part of the next.
+      // First what is left of this row, then a part of the next.
 #pragma unroll 1
-        for (int part = 0; part < 2; ++part) gather_until(part ? ahead : pieces, i + part, first);
+      for (int part = 0; part < 2; ++part) {
+        const bool exists = gather_until(part ? ahead : pieces, i + part, first);
+        if (part) break;
+        if (!exists) return;
+        first.pieces = 0;
+        if constexpr (Loss::rounds == 2) {
+          gather_second(i, first.cursor.before(pieces, launch.slots));
+          break;
+        }
       }
       wait(&shared.template round<Loss::rounds - 1>().ready[RowSlot(i).index], RowSlot(i).parity);
-      if constexpr (pass == Pass::forward_backward) differentiate(i, gradient);
-      claims.retire(i);
+      if constexpr (pass == Pass::forward_backward) {
+        RingCursor gradient = first.cursor.before(pieces + first.pieces, launch.slots);
+        differentiate(i, gradient);
+      }
     }
   }
 
@@ -91,11 +91,11 @@ struct Consumer {
     RingCursor gradient;
     for (int i = 0; i < rows_ahead; ++i) ask_for_statistics(i);
     for (int i = 0;; ++i) {
-      if (claims.wait_for(i) < 0) return;
+      wait_until_full(gradient);
+      if (!slice_of(i).exists()) return;
       ask_for_statistics(i + rows_ahead);
       wait(&shared.template round<Loss::rounds - 1>().ready[RowSlot(i).index], RowSlot(i).parity);
       differentiate(i, gradient);
-      claims.retire(i);
     }
   }
   __device__ __forceinline__ void ask_for_statistics(int i) const {
@@ -108,8 +108,9 @@ struct Consumer {
     wait(shared_base + static_cast<std::uint32_t>(offsetof(ClusterShared<Loss>, full) + cursor.slot * sizeof(Barrier)),
          cursor.parity);
   }
-  __device__ __forceinline__ void release(const RingCursor& cursor) const {
-    if constexpr (pass != Pass::forward) order_before_bulk_copies();
+  /// `written`: whether this thread may have stored to the slot.
+  __device__ __forceinline__ void release(const RingCursor& cursor, bool written) const {
+    if (written) order_before_bulk_copies();
     __syncwarp();
     if (thread % 32 == 0) {
       arrive(shared_base +
@@ -117,64 +118,59 @@ struct Consumer {
     }
   }
 
-  __device__ __forceinline__ T* region(const RingCursor& cursor, int stream) const {
-    return reinterpret_cast<T*>(ring + cursor.slot * launch.slot_bytes + stream * launch.region_bytes);
+  __device__ __forceinline__ std::uint32_t region(const RingCursor& cursor, int stream) const {
+    return address(cursor) - thread * 16 + stream * launch.region_bytes;
   }
 
-  __device__ __forceinline__ Slice slice_of(int i) const {
-    if (launch.rows_are_even) return Slice(call.columns, shared.even_pieces);
-    const Layout layout = Layout::at(call.logits.template row<T>(claims.row(i)), call.columns);
-    const auto differs = [&](const T* other) { return Layout::at(other, 0).phase != layout.phase; };
-    std::uint32_t odd = layout.is_ragged() ? Slice::ragged : 0;
-    if constexpr (Loss::streams == 2) {
-      if (differs(call.teacher.template row<T>(claims.row(i)))) odd |= Slice::shifted;
-    }
-    if constexpr (pass != Pass::forward) {
-      if (differs(call.gradient.template row<T>(claims.row(i)))) odd |= Slice::moved;
-    }
-    return Slice(layout, odd, launch.slices, rank);
-  }
+  /// Once the row's first slot has been waited for.
+  __device__ __forceinline__ Slice slice_of(int i) const { return shared.slice[i % max_claims]; }
+  __device__ __forceinline__ Layout layout_of(const Slice& slice) const { return {slice.phase, call.columns}; }
 
   __device__ __forceinline__ std::uint32_t address(const RingCursor& cursor) const {
     return ring_address + cursor.slot * launch.slot_bytes;
   }
-  __device__ __forceinline__ int first_vector(int piece) const {
-    return rank * launch.slices.slice_vectors + piece * Shape::piece_vectors;
-  }
   __device__ __forceinline__ View ordinary_view(const Slice& slice, const RingCursor& cursor, int p) const {
-    const int first = slice.layout.column_of(first_vector(p) + thread);
+    const int first = slice.first_column + (p * Shape::piece_vectors + thread) * vector_columns<T>;
     const auto teacher = static_cast<std::uint32_t>(launch.region_bytes);
-    return {address(cursor), teacher, thread, Shape::piece_vectors, first, slice.layout.columns, false};
+    return {address(cursor), teacher, thread, Shape::piece_vectors, first, call.columns, false};
   }
+  /// Any piece; the one after the last is the tail, in the slot of the last.
   __device__ __forceinline__ View view(const Slice& slice, const RingCursor& cursor, int p) const {
     constexpr int n = vector_columns<T>;
-    const int count =
-        Layout::count(launch.slices, p, slice.layout.vectors_in(launch.slices, rank) - p * Shape::piece_vectors);
-    const int first = slice.layout.column_of(first_vector(p));
-    const int end = min(first + count * n, slice.layout.columns);
+    const int rest = max(slice.vectors - p * Shape::piece_vectors, 0);
+    const bool is_tail = p == launch.slices.pieces;
+    const int count = p + 1 < launch.slices.pieces ? min(rest, Shape::piece_vectors) : rest;
+    const int first = slice.first_column + p * (Shape::piece_vectors * n);
+    const int end = min(first + count * n, call.columns);
     const bool is_cut = first < 0 || first + max(count, Shape::piece_vectors) * n > end;
     const auto teacher = static_cast<std::uint32_t>(launch.region_bytes);
-    return {address(cursor), teacher, thread, count, first + thread * n, end, is_cut};
+    const std::uint32_t data = address(cursor) + (is_tail ? Shape::piece_vectors * 16 : 0);
+    return {data, teacher, thread, count, first + thread * n, end, is_cut};
+  }
+  __device__ __forceinline__ bool has_tail(const Slice& slice) const {
+    return slice.tail(launch.slices.pieces, Shape::piece_vectors) > 0;
   }
 
   // ---- statistics ---------------------------------------------------------------------------------------------------
 
   /// Sums pieces of the i-th claim's row up to `target` of them; leaves the warp's state once it has all. Nothing is
-  /// left to do where it was left before, or where there is no such row.
-  __device__ __forceinline__ void gather_until(int target, int i, Gathering<0>& row) {
-    if (row.row != i || target <= row.pieces || claims.wait_for(i) < 0) return;
+  /// left to do where they have been summed before. False: there is no such row.
+  __device__ __forceinline__ bool gather_until(int target, int i, Gathering<0>& row) {
+    if (target <= row.pieces) return true;
+    wait_until_full(row.cursor);
     const Slice slice = slice_of(i);
+    if (!slice.exists()) return false;
     sum<0, true>(row.sums, {}, i, slice, row.pieces, target, row.cursor);
     row.pieces = target;
-    if (target < launch.slices.pieces) return;
-    leave<0>(i, row.sums, {}, slice, row.cursor);
-    row.row = i + 1;
-    row.pieces = 0;
-    row.sums = Sums<0>{};
+    if (target == launch.slices.pieces) {
+      leave<0>(i, row.sums, {}, slice, row.cursor);
+      row.sums = Sums<0>{};
+    }
+    return true;
   }
 
   /// The second round, with the statistics of the first.
-  __device__ __forceinline__ void gather_second(int i, RingCursor& cursor) {
+  __device__ __forceinline__ void gather_second(int i, RingCursor cursor) {
     const RowSlot use(i);
     wait(&shared.first.ready[use.index], use.parity);
     const Statistics& known = shared.posted[use.index].statistics;
@@ -188,24 +184,30 @@ struct Consumer {
   template <int Round, bool is_first>
   __device__ __forceinline__ void sum(Sums<Round>& sums, const Statistics& known, int i, const Slice& slice, int p,
                                       int end, RingCursor& cursor) {
-    for (; p < end; ++p, cursor.advance(launch.slots)) {
-      if constexpr (is_first) wait_until_full(cursor);
-      if (slice.is_ordinary(p)) {
-        absorb<Round>(sums, known, ordinary_view(slice, cursor, p), cursor);
-      } else {
-        if (is_first && slice.odd & Slice::shifted) shift_teacher(i, slice, p, cursor);
-        if (!loss::SumsPlainly<Loss, Round> && slice.odd & Slice::ragged) neutralise(slice, p, cursor);
-        absorb<Round>(sums, known, view(slice, cursor, p), cursor);
+    for (;;) {
+      for (const int stop = slice.ordinary_until(p, end); p < stop; ++p, cursor.advance(launch.slots)) {
+        if constexpr (is_first) wait_until_full(cursor);
+        absorb<Round, true>(sums, known, ordinary_view(slice, cursor, p), cursor);
       }
+      const bool is_tail = p == end;
+      if (is_tail && (end < launch.slices.pieces || !has_tail(slice))) return;
+      const RingCursor at = is_tail ? cursor.before(1, launch.slots) : cursor;
+      if (is_first && !is_tail) wait_until_full(at);
+      if (is_first && slice.odd & Slice::shifted) shift_teacher(i, slice, p, at);
+      if (!loss::SumsPlainly<Loss, Round> && slice.odd & Slice::ragged) neutralise(slice, is_tail ? p - 1 : p, at);
+      absorb<Round, false>(sums, known, view(slice, at, p), at);
+      if (is_tail) return;
+      ++p;
+      cursor.advance(launch.slots);
     }
   }
-  template <int Round>
+  template <int Round, bool ordinary>
   __device__ __forceinline__ void absorb(Sums<Round>& sums, const Statistics& known, const View& piece,
                                          const RingCursor& cursor) const {
     if constexpr (loss::SumsPlainly<Loss, Round>) {
-      sums.absorb(loss, known, piece);
+      sums.template absorb<ordinary>(loss, known, piece);
     } else {
-      sums.absorb(loss, known, piece, Loss::needs_label ? shared.label[cursor.slot] : no_label);
+      sums.template absorb<ordinary>(loss, known, piece, Loss::needs_label ? shared.label[cursor.slot] : no_label);
     }
   }
 
@@ -213,31 +215,35 @@ struct Consumer {
   template <int Round>
   __device__ __forceinline__ void leave(int i, Sums<Round>& sums, const Statistics& known, const Slice& slice,
                                         const RingCursor& end) {
-    RingCursor start;  // waited for before: the slot is all that counts
-    start.slot = end.slot - launch.slices.pieces + (end.slot < launch.slices.pieces ? launch.slots : 0);
+    const RingCursor start = end.before(launch.slices.pieces, launch.slots);
+    constexpr bool is_last = Round == Loss::rounds - 1;
     typename Loss::template State<Round> merged;
+    bool is_finite = false;
     if constexpr (loss::SumsPlainly<Loss, Round>) {
-      if (!sums.merge(loss, known, merged)) merged = sum_again<Round>(sums, known, slice, start);
+      const auto plain = sums.merge(loss, known);
+      merged = plain.is_good ? plain.state : sum_again<Round>(sums, known, slice, start);
       if constexpr (Loss::needs_label) loss.note_label(merged, label_logit(slice, start));
+      is_finite = plain.is_finite;
     } else {
       merged = sums.merge(loss);
     }
-    if constexpr (pass == Pass::forward && Round == Loss::rounds - 1) {
+    if constexpr (pass == Pass::forward && is_last) {
       RingCursor cursor = start;
-      for (int p = 0; p < launch.slices.pieces; ++p, cursor.advance(launch.slots)) release(cursor);
+      for (int p = 0; p < launch.slices.pieces; ++p, cursor.advance(launch.slots)) release(cursor, slice.odd != 0);
     }
     if (thread % 32 == 0) {
       auto& buffers = shared.template round<Round>();
       const int use = RowSlot(i).index;
       buffers.warp_state[use][thread / 32] = to_words(merged);
+      if constexpr (is_last) shared.sums_are_finite[use][thread / 32] = is_finite;
       arrive(&buffers.gathered[use]);
     }
   }
 
   /// Where a column of the row lies in the slice: its piece, or -1.
   __device__ __forceinline__ int piece_of(const Slice& slice, int column) const {
-    const int vector = (column + slice.layout.phase) / vector_columns<T> - first_vector(0);
-    const bool is_here = column >= 0 && vector >= 0 && vector < slice.layout.vectors_in(launch.slices, rank);
+    const int vector = (column - slice.first_column) / vector_columns<T>;
+    const bool is_here = column >= 0 && column >= slice.first_column && vector < slice.vectors;
     return is_here ? min(vector / Shape::piece_vectors, launch.slices.pieces - 1) : -1;
   }
   /// The label's logit, for one warp of one block; 0 for all others.
@@ -247,8 +253,8 @@ struct Consumer {
     if (p < 0) return 0;
     cursor.slot += p;
     if (cursor.slot >= launch.slots) cursor.slot -= launch.slots;
-    const int first = slice.layout.column_of(first_vector(p));
-    return widen(region(cursor, 0)[label - first]);
+    const int first = slice.first_column + p * (Shape::piece_vectors * vector_columns<T>);
+    return widen(static_cast<const T*>(__cvta_shared_to_generic(region(cursor, 0)))[label - first]);
   }
 
   /// The exact way, but for the label, where the plain one will not do. Mostly one lane holds the column that decides a
@@ -280,18 +286,28 @@ struct Consumer {
 
   __device__ __forceinline__ void differentiate(int i, RingCursor& cursor) {
     const Slice slice = slice_of(i);
-    const PieceGradient<Loss, T, Shape> gradient(loss, shared.posted[RowSlot(i).index], call, claims.place(i));
+    const int use = RowSlot(i).index;
+    const bool is_finite = pass != Pass::backward && shared.sums_are_finite[use][thread / 32];
+    const PieceGradient<Loss, T, Shape> gradient(loss, shared.posted[use], call, is_finite);
     const int label_piece = Loss::needs_label ? piece_of(slice, gradient.label) : -1;
-    for (int p = 0; p < launch.slices.pieces; ++p, cursor.advance(launch.slots)) {
-      if constexpr (pass == Pass::backward) wait_until_full(cursor);
-      if (slice.is_ordinary(p)) {
-        gradient.write(ordinary_view(slice, cursor, p), p == label_piece);
-      } else {
-        if (pass == Pass::backward && slice.odd & Slice::shifted) shift_teacher(i, slice, p, cursor);
-        gradient.write(view(slice, cursor, p), p == label_piece);
-        if (slice.odd & Slice::moved) move_gradient(i, slice, p, cursor);
+    const int end = launch.slices.pieces;
+    const bool ends_in_tail = has_tail(slice);
+    for (int p = 0;;) {
+      for (const int stop = slice.ordinary_until(p, end); p < stop; ++p, cursor.advance(launch.slots)) {
+        if constexpr (pass == Pass::backward) wait_until_full(cursor);
+        gradient.template write<true>(ordinary_view(slice, cursor, p), p == label_piece);
+        if (!ends_in_tail || p + 1 < end) release(cursor, false);
       }
-      release(cursor);
+      const bool is_tail = p == end;
+      if (is_tail && !ends_in_tail) return;
+      const RingCursor at = is_tail ? cursor.before(1, launch.slots) : cursor;
+      if (pass == Pass::backward && !is_tail) wait_until_full(at);
+      if (pass == Pass::backward && slice.odd & Slice::shifted) shift_teacher(i, slice, p, at);
+      gradient.template write<false>(view(slice, at, p), p == label_piece);
+      release(at, slice.odd != 0);
+      if (is_tail) return;
+      ++p;
+      cursor.advance(launch.slots);
     }
   }
 
@@ -304,30 +320,24 @@ struct Consumer {
   }
 
   __device__ __forceinline__ void shift_teacher(int i, const Slice& slice, int p, const RingCursor& cursor) const {
-    const Piece piece = slice.layout.piece(launch.slices, rank, p);
+    const Layout layout = layout_of(slice);
+    const Piece piece = layout.piece(launch.slices, shared.rank, p);
     if constexpr (Loss::streams == 2) {
-      const int offset = piece.count ? offset_of(call.teacher.template row<T>(claims.row(i)), slice.layout, piece) : 0;
+      const int offset = piece.count ? offset_of(call.teacher.template row<T>(claims.row(i)), layout, piece) : 0;
       if (offset != 0) shift_columns<T, Shape>(region(cursor, 1), offset, piece.count, thread);
     }
   }
 
   /// Of this thread's vectors. Doing it twice does no harm.
   __device__ __forceinline__ void neutralise(const Slice& slice, int p, const RingCursor& cursor) const {
-    const Layout& layout = slice.layout;
-    const Piece piece = layout.piece(launch.slices, rank, p);
+    const Layout layout = layout_of(slice);
+    const Piece piece = layout.piece(launch.slices, shared.rank, p);
     if (piece.count == 0 || !layout.is_ragged(piece)) return;
     neutralise_neighbours<T, Shape>(region(cursor, 0), layout, piece, -INFINITY, thread);
     if constexpr (Loss::streams == 2) {
       constexpr float neutral = Loss::teacher_is_logits ? -INFINITY : 0.0f;
       neutralise_neighbours<T, Shape>(region(cursor, 1), layout, piece, neutral, thread);
     }
-  }
-
-  /// To where the producer expects it: at its own offset within granules.
-  __device__ __forceinline__ void move_gradient(int i, const Slice& slice, int p, const RingCursor& cursor) const {
-    const Piece piece = slice.layout.piece(launch.slices, rank, p);
-    const int offset = piece.count ? offset_of(call.gradient.template row<T>(claims.row(i)), slice.layout, piece) : 0;
-    if (offset != 0) shift_columns<T, Shape>(region(cursor, 0), -offset, piece.count + 1, thread);
   }
 };
 

@@ -27,15 +27,6 @@ struct DeviceFacts {
     return {attribute(cudaDevAttrComputeCapabilityMajor, device), attribute(cudaDevAttrMultiProcessorCount, device)};
   }
 
-  /// Whether the current device's memory moves more than an H100's, as an H200's does: kernels are then bound by their
-  /// instructions as well. For plans, not for calls: to ask for the clock takes half a millisecond.
-  static bool memory_is_fast() {
-    int device = 0;
-    check(cudaGetDevice(&device), "cudaGetDevice");
-    const double clock = 1e3 * attribute(cudaDevAttrMemoryClockRate, device);
-    return 2 * clock * attribute(cudaDevAttrGlobalMemoryBusWidth, device) / 8 > 4e12;
-  }
-
   /// Empty on a Hopper device; the kernels of VocabLoss::cuda are compiled for no other.
   std::string refusal(const char* path) const {
     if (capability == 9) return {};

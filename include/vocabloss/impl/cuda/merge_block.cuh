@@ -19,7 +19,7 @@ template <class State>
 inline constexpr int words_of = static_cast<int>(sizeof(State) / sizeof(float));
 
 template <class State>
-struct WordsOf {
+struct alignas(words_of<State> % 4 == 0 ? 16 : 4) WordsOf {
   static_assert(std::is_trivially_copyable_v<State> && sizeof(State) % sizeof(float) == 0);
   float word[words_of<State>];
 };

@@ -25,8 +25,8 @@ using VectorPack = loss::Pack<float, vector_columns<T>>;
 
 /// What a storage type knows of the 32-bit words of a vector: two 16-bit values, the even column in the low half, or
 /// one float. `Maximum` is a running maximum kept as stored, so that one instruction compares two columns; it passes
-/// over NaN, which the sums carry instead. `low` is a word of columns whose probability is 0, finite where products of
-/// it and 0 would otherwise be NaN.
+/// over NaN, which the sums carry instead, and nothing exceeds or is exceeded by a NaN. `low` is a word of columns
+/// whose probability is 0, finite where products of it and 0 would otherwise be NaN.
 template <class T>
 struct WordOf;
 
@@ -40,6 +40,8 @@ struct WordOf<bfloat16> {
   }
   static __device__ __forceinline__ Maximum larger(Maximum a, Maximum b) { return __hmax2(a, b); }
   static __device__ __forceinline__ float value(Maximum a) { return fmaxf(__low2float(a), __high2float(a)); }
+  static __device__ __forceinline__ Maximum as_limit(float a) { return __float2bfloat162_rn(a); }
+  static __device__ __forceinline__ bool exceeds(Maximum a, Maximum limit) { return __hgt2_mask(a, limit) != 0; }
   static __device__ __forceinline__ Maximum largest_or_nan(Maximum a, Maximum b) { return __hmax2_nan(a, b); }
   static __device__ __forceinline__ bool is_nan(Maximum a) { return __hneu2_mask(a, a) != 0; }
   static __device__ __forceinline__ void widen(std::uint32_t word, float* columns) {
@@ -62,6 +64,8 @@ struct WordOf<float16> {
   }
   static __device__ __forceinline__ Maximum larger(Maximum a, Maximum b) { return __hmax2(a, b); }
   static __device__ __forceinline__ float value(Maximum a) { return fmaxf(__low2float(a), __high2float(a)); }
+  static __device__ __forceinline__ Maximum as_limit(float a) { return __float2half2_rn(a); }
+  static __device__ __forceinline__ bool exceeds(Maximum a, Maximum limit) { return __hgt2_mask(a, limit) != 0; }
   static __device__ __forceinline__ Maximum largest_or_nan(Maximum a, Maximum b) { return __hmax2_nan(a, b); }
   static __device__ __forceinline__ bool is_nan(Maximum a) { return __hneu2_mask(a, a) != 0; }
   static __device__ __forceinline__ void widen(std::uint32_t word, float* columns) {
@@ -89,6 +93,8 @@ struct WordOf<float> {
   static __device__ __forceinline__ Maximum as_maximum(std::uint32_t word) { return __uint_as_float(word); }
   static __device__ __forceinline__ Maximum larger(Maximum a, Maximum b) { return fmaxf(a, b); }
   static __device__ __forceinline__ float value(Maximum a) { return a; }
+  static __device__ __forceinline__ Maximum as_limit(float a) { return a; }
+  static __device__ __forceinline__ bool exceeds(Maximum a, Maximum limit) { return a > limit; }
   static __device__ __forceinline__ void widen(std::uint32_t word, float* columns) { *columns = __uint_as_float(word); }
   static __device__ __forceinline__ std::uint32_t narrow(const float* columns) { return __float_as_uint(*columns); }
 };
@@ -110,6 +116,42 @@ __device__ __forceinline__ uint4 pack_vector(const VectorPack<T>& pack) {
   constexpr int per_word = vector_columns<T> / 4;
   return {WordOf<T>::narrow(pack.lane), WordOf<T>::narrow(pack.lane + per_word),
           WordOf<T>::narrow(pack.lane + 2 * per_word), WordOf<T>::narrow(pack.lane + 3 * per_word)};
+}
+
+/// Stores a vector at any address that T allows, in words as wide as the address does.
+template <class T>
+__device__ __forceinline__ void store_columns(T* to, const uint4& v) {
+  const auto address = reinterpret_cast<std::uintptr_t>(to);
+  if (address % 16 == 0) {
+    *reinterpret_cast<uint4*>(to) = v;
+  } else if (address % 4 == 0) {
+    auto* const words = reinterpret_cast<std::uint32_t*>(to);
+    words[0] = v.x, words[1] = v.y, words[2] = v.z, words[3] = v.w;
+  } else if constexpr (sizeof(T) == 2) {
+    auto* const halves = reinterpret_cast<std::uint16_t*>(to);
+    auto* const words = reinterpret_cast<std::uint32_t*>(halves + 1);
+    halves[0] = static_cast<std::uint16_t>(v.x);
+    words[0] = __funnelshift_r(v.x, v.y, 16);
+    words[1] = __funnelshift_r(v.y, v.z, 16);
+    words[2] = __funnelshift_r(v.z, v.w, 16);
+    halves[7] = static_cast<std::uint16_t>(v.w >> 16);
+  }
+}
+
+/// Those of its columns that lie in [begin, end).
+template <class T>
+__device__ __forceinline__ void store_columns(T* to, const uint4& v, int begin, int end) {
+  if (begin <= 0 && vector_columns<T> <= end) return store_columns(to, v);
+  const std::uint32_t words[4] = {v.x, v.y, v.z, v.w};
+#pragma unroll
+  for (int j = 0; j < vector_columns<T>; ++j) {
+    if (j < begin || j >= end) continue;
+    if constexpr (sizeof(T) == 2) {
+      reinterpret_cast<std::uint16_t*>(to)[j] = static_cast<std::uint16_t>(words[j / 2] >> (j % 2 * 16));
+    } else {
+      reinterpret_cast<std::uint32_t*>(to)[j] = words[j];
+    }
+  }
 }
 
 template <class T>
@@ -143,14 +185,18 @@ __device__ __forceinline__ void set_outside(uint4& vector, int begin, int end, s
   }
 }
 
-/// The largest column of some vectors.
+/// The largest columns of some vectors and `before`.
+template <class T, int Vectors>
+__device__ __forceinline__ typename WordOf<T>::Maximum largest_columns(const uint4 (&vectors)[Vectors],
+                                                                       typename WordOf<T>::Maximum before) {
+  using Word = WordOf<T>;
+#pragma unroll
+  for (int k = 0; k < Vectors; ++k) before = Word::larger(before, largest_of_vector<T>(vectors[k]));
+  return before;
+}
 template <class T, int Vectors>
 __device__ __forceinline__ float largest_column(const uint4 (&vectors)[Vectors]) {
-  using Word = WordOf<T>;
-  typename Word::Maximum maximum = largest_of_vector<T>(vectors[0]);
-#pragma unroll
-  for (int k = 1; k < Vectors; ++k) maximum = Word::larger(maximum, largest_of_vector<T>(vectors[k]));
-  return Word::value(maximum);
+  return WordOf<T>::value(largest_columns<T>(vectors, WordOf<T>::as_limit(-INFINITY)));
 }
 
 }  // namespace vocabloss::Impl

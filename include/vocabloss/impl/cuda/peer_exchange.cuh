@@ -106,19 +106,23 @@ class PeerSession {
 
   /// All ranks have clusters of the same width, and at most max_peer_states blocks that hold a part of a row.
   template <int Round, class Loss, class State>
+  __device__ __forceinline__ void send(const State& state, const ClusterStates<State>& cluster, std::int64_t row) {
+    const int mine = peers_.rank * cluster.width + cluster.rank;
+    if (threadIdx.x % 32 == 0) *state_at<State>(mine) = to_words(state);
+    __syncwarp();
+    if (!is_lost_) send_words<words_of<State>>(first_word<Round, Loss>(cluster.width, row), mine, threadIdx.x % 32);
+    cluster.push(state);  // even where a rank is lost: the cluster's other blocks wait for it
+  }
+  template <int Round, class Loss, class State, class Meanwhile>
   __device__ __forceinline__ State merge(const Loss& loss, const State& state, const ClusterStates<State>& cluster,
-                                         std::int64_t row) {
+                                         std::int64_t row, Meanwhile&& meanwhile) {
     constexpr int words = words_of<State>;
     const int lane = threadIdx.x % 32;
     const int states = peers_.ranks * cluster.width;
-    const int mine = peers_.rank * cluster.width + cluster.rank;
-    const std::size_t half = (launch_ & 1) * Loss::rounds + Round;
-    const std::size_t first = (half * peers_.rows + row) * states * peer_words<Loss>;
-    if (lane == 0) *state_at<State>(mine) = to_words(state);
-    __syncwarp();
-    if (!is_lost_) send<words>(first, mine, lane);
-    cluster.push(state);  // even where a rank is lost: the cluster's other blocks wait for it
-    if (!is_lost_) receive<words>(first, states * words, cluster.width * words, lane);
+    if (!is_lost_) {
+      receive<words>(first_word<Round, Loss>(cluster.width, row), states * words, cluster.width * words, lane,
+                     meanwhile);
+    }
     cluster.wait();
     if (is_lost_) give_up();
     __syncwarp();
@@ -141,13 +145,19 @@ class PeerSession {
   __device__ __forceinline__ WordsOf<State>* state_at(int place) const {
     return reinterpret_cast<WordsOf<State>*>(states_) + place;
   }
+  /// Of a row's states, in a window.
+  template <int Round, class Loss>
+  __device__ __forceinline__ std::size_t first_word(int width, std::int64_t row) const {
+    const std::size_t half = (launch_ & 1) * Loss::rounds + Round;
+    return (half * peers_.rows + row) * (peers_.ranks * width) * peer_words<Loss>;
+  }
   __device__ __forceinline__ std::uint64_t* words_in(int peer, std::size_t first) const {
     return reinterpret_cast<std::uint64_t*>(peers_.window[peer] + sizeof(PeerControl)) + first;
   }
 
   /// This block's words to all other ranks.
   template <int words>
-  __device__ __forceinline__ void send(std::size_t first, int place, int lane) const {
+  __device__ __forceinline__ void send_words(std::size_t first, int place, int lane) const {
     for (int i = lane; i < peers_.ranks * words; i += 32) {
       const int peer = i / words;
       const int word = place * words + i % words;
@@ -159,8 +169,9 @@ class PeerSession {
 
   /// The other ranks' words; this rank's come from the cluster. A load takes most of a microsecond, so several are
   /// under way at once.
-  template <int words>
-  __device__ __forceinline__ void receive(std::size_t first, int count, int count_of_rank, int lane) {
+  template <int words, class Meanwhile>
+  __device__ __forceinline__ void receive(std::size_t first, int count, int count_of_rank, int lane,
+                                          Meanwhile&& meanwhile) {
     constexpr int at_once = 4;
     const std::uint64_t* window = words_in(peers_.rank, first);
     const int own = peers_.rank * count_of_rank;
@@ -182,6 +193,7 @@ class PeerSession {
           is_lost_ = true;
           return;
         }
+        meanwhile();
       }
 #pragma unroll
       for (int k = 0; k < at_once; ++k) {

@@ -8,7 +8,8 @@
 ///
 /// Two things can be odd. At the ends of a row a vector holds columns of the neighbouring row: they are overwritten
 /// with values that add nothing. And a stream may start at another byte offset than the logits: it is shifted within
-/// its part of the slot. Thread i owns vectors i, i + threads, ... of each stream, here as everywhere.
+/// its part of the slot, its region (given by the shared address). Thread i owns vectors i, i + threads, ... of each
+/// stream, here as everywhere.
 
 #include <vocabloss/impl/cuda/cluster_call.cuh>
 
@@ -17,13 +18,14 @@ namespace vocabloss::Impl {
 /// Column j of the region becomes what was column j + distance, for the first `vectors` vectors. All consumer threads
 /// take part: what they wrote before is seen, and the result is ordered for the owner of each vector only.
 template <class T, class Shape>
-__device__ __noinline__ void shift_columns(T* region, int distance, int vectors, int thread) {
+__device__ __noinline__ void shift_columns(std::uint32_t address, int distance, int vectors, int thread) {
   constexpr int columns = vector_columns<T>;
-  constexpr int most = Shape::vectors + 2;  // a piece may have more than a full one, and spill into one vector more
+  constexpr int most = Shape::vectors + 1;  // a piece may have more than a full one
   struct alignas(16) Vector {
     T column[columns];
   };
   Vector moved[most];
+  T* const region = static_cast<T*>(__cvta_shared_to_generic(address));
   const int last = (vectors + 1) * columns - 1;
   synchronise(1, Shape::threads);
 #pragma unroll
@@ -44,9 +46,11 @@ __device__ __noinline__ void shift_columns(T* region, int distance, int vectors,
 
 /// Overwrites the columns of neighbouring rows with `neutral`: minus infinity for logits, 0 for probabilities.
 template <class T, class Shape>
-__device__ __noinline__ void neutralise_neighbours(T* region, RowLayout<vector_columns<T>, Shape::piece_vectors> layout,
+__device__ __noinline__ void neutralise_neighbours(std::uint32_t address,
+                                                   RowLayout<vector_columns<T>, Shape::piece_vectors> layout,
                                                    Piece piece, float neutral, int thread) {
   constexpr int columns = vector_columns<T>;
+  T* const region = static_cast<T*>(__cvta_shared_to_generic(address));
   for (int v = thread; v < piece.count; v += Shape::threads) {
     const int first = layout.column_of(piece.first + v);
     if (first >= 0 && first + columns <= layout.columns) continue;

@@ -119,46 +119,18 @@ struct PieceView {
     }
   }
 
-  /// `action(count, k)`: with a full piece's vectors at once if `at_once`, and with the thread's others one by one;
-  /// `count` is a type, so that vectors stay in registers.
-  template <class Action>
+  /// `action(count, k)`: with a full piece's vectors at once if `at_once`, and with the thread's others one by one, of
+  /// which an ordinary piece has none; `count` is a type, so that vectors stay in registers.
+  template <bool ordinary, class Action>
   __device__ __forceinline__ void for_vectors(bool at_once, Action&& action) const {
     int k = 0;
-    if (at_once) {
+    if (ordinary || at_once) {
       action(std::integral_constant<int, Shape::vectors>{}, 0);
       k = Shape::vectors;
     }
-    for (; has(k); ++k) action(std::integral_constant<int, 1>{}, k);
-  }
-};
-
-/// A block's slice of one row. Most pieces are ordinary: full, with no other columns, and streams alike; there kernels
-/// count instructions. `odd`: what is not ordinary about the row, a bit each.
-template <class T, class Shape>
-struct SliceOfRow {
-  using Layout = RowLayout<vector_columns<T>, Shape::piece_vectors>;
-  static constexpr std::uint32_t ragged = 1;   ///< the ends of the row share vectors with its neighbours
-  static constexpr std::uint32_t shifted = 2;  ///< the teacher starts at another offset within granules
-  static constexpr std::uint32_t moved = 4;    ///< the gradient does
-
-  Layout layout;
-  std::uint32_t odd;
-  int ordinary_end;  ///< pieces before this one are ordinary, but for the first one of an odd row
-
-  __device__ __forceinline__ SliceOfRow(const Layout& of_row, std::uint32_t oddity, const SliceLayout& slices, int rank)
-      : layout(of_row), odd(oddity) {
-    const int vectors = of_row.vectors_in(slices, rank);
-    ordinary_end = min(vectors / Shape::piece_vectors, slices.pieces);
-    if (vectors > slices.pieces * Shape::piece_vectors) --ordinary_end;        // the last one has more
-    if (oddity & ragged) ordinary_end = min(ordinary_end, slices.pieces - 1);  // the last one may share its end
-    if (oddity & (shifted | moved)) ordinary_end = 0;
-  }
-
-  /// Of a row that is not odd.
-  __device__ __forceinline__ SliceOfRow(int row_columns, int end) : layout{0, row_columns}, odd(0), ordinary_end(end) {}
-
-  __device__ __forceinline__ bool is_ordinary(int piece) const {
-    return piece < ordinary_end && (piece > 0 || odd == 0);
+    if constexpr (!ordinary) {
+      for (; has(k); ++k) action(std::integral_constant<int, 1>{}, k);
+    }
   }
 };
 

@@ -11,7 +11,7 @@
 /// ring has room for it, and sends its number to all blocks of the cluster, where producer, exchange warp and consumers
 /// read it in turn:
 ///
-///     claim k -> ring entry k % 16 in every block -> ... -> retired by every warp of every block -> claim k + 16
+///     claim k -> ring entry k % 16 in every block -> ... -> retired by every block -> claim k + 16
 ///
 /// Where ranks exchange row by row, every row is claimed, the first one of a cluster too: then rows begin in order on
 /// every rank, whatever part of the grid is resident, and the first row that some rank still lacks is always one that
@@ -32,11 +32,15 @@ struct RowClaims {
     wait(&ring.claimed[k % max_claims], (k / max_claims) & 1);
     return ring.row[k % max_claims];
   }
-  /// The same, after the first time.
-  __device__ __forceinline__ std::int64_t row(int k) const { return place(k); }
-  __device__ __forceinline__ const std::int64_t& place(int k) const { return ring.row[k % max_claims]; }
+  /// Whether there is one, as far as is known by now.
+  __device__ __forceinline__ bool has(int k) const {
+    return has_ended(&ring.claimed[k % max_claims], (k / max_claims) & 1) && ring.row[k % max_claims] >= 0;
+  }
+  /// Row of the k-th claim, after the first time.
+  __device__ __forceinline__ std::int64_t row(int k) const { return ring.row[k % max_claims]; }
 
-  /// This warp will not read the k-th claim again.
+  /// This warp will not read the k-th claim again. Producers say so for the consumers, who are done with a row when
+  /// they are done with its slots.
   __device__ __forceinline__ void retire(int k) const {
     __syncwarp();
     if (threadIdx.x % 32 != 0) return;

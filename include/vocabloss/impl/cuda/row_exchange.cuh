@@ -13,9 +13,9 @@
 namespace vocabloss::Impl {
 
 /// The seam for a vocabulary that is split over GPUs, here for one that is not (peer_exchange.cuh has the other). A
-/// kernel opens it before its first barrier, with as much shared memory as `shared_bytes` says; the exchange warp of
-/// every block then calls `merge` with the block's state of a row in every lane, and gets the state of the whole row in
-/// every lane.
+/// kernel opens it before its first barrier, with as much shared memory as `shared_bytes` says. The exchange warp of
+/// every block calls `send` with the block's state of a row in every lane, and later `merge`, which gives the state of
+/// the whole row in every lane; `meanwhile` is called now and then where that takes long.
 struct NoExchange {
   static constexpr bool needs_rows_in_order = false;
   /// Not null: a forward pass leaves every row's state here, [rows][words] as StateWords tells them, for an exchange
@@ -27,10 +27,14 @@ struct NoExchange {
 
   __device__ __forceinline__ NoExchange open(unsigned char* /*shared*/) const { return *this; }
   template <int Round, class Loss, class State>
-  __device__ __forceinline__ State merge(const Loss& loss, const State& state, const ClusterStates<State>& cluster,
-                                         std::int64_t /*row*/) const {
-    if (cluster.width == 1) return state;
+  __device__ __forceinline__ void send(const State& state, const ClusterStates<State>& cluster,
+                                       std::int64_t /*row*/) const {
     cluster.push(state);
+  }
+  template <int Round, class Loss, class State, class Meanwhile>
+  __device__ __forceinline__ State merge(const Loss& loss, const State& state, const ClusterStates<State>& cluster,
+                                         std::int64_t /*row*/, Meanwhile&&) const {
+    if (cluster.width == 1) return state;
     cluster.wait();
     const State of_block = cluster.from(threadIdx.x % cluster.width, state);
     return merge_states<Round>(loss, of_block, cluster.width);
@@ -51,6 +55,8 @@ struct ExchangeWarp {
   ClusterShared<Loss>& shared;
   const int rank;
   const int lane;
+
+  int sent = 0;  ///< rows whose states have been, where there is one round
 
   /// Rows in the order in which the consumers gather them.
   __device__ void run() {
@@ -73,13 +79,17 @@ struct ExchangeWarp {
     RowFacts<float> facts;
     if constexpr (is_last) facts = row_facts(call, row);  // asked for before the wait
     auto& buffers = shared.template round<Round>();
-    wait(&buffers.gathered[use.index], use.parity);
-    auto state = from_words(buffers.warp_state[use.index][lane % Shape::warps]);
-    state = merge_states<Round>(loss, state, Shape::warps);
-    using State = decltype(state);
-    const ClusterStates<State> cluster{launch.width, rank, buffers.mailbox[use.index], &buffers.exchanged[use.index],
-                                       use.parity};
-    state = peers.template merge<Round>(loss, state, cluster, row);
+    if (Loss::rounds == 2 || sent == i) send<Round>(i);
+    auto state = from_words(buffers.warp_state[use.index][0]);
+    // While the other ranks' states are on their way, the next row's may become known here: they need not wait.
+    state = peers.template merge<Round>(loss, state, cluster_states<Round>(use), row, [&] {
+      if constexpr (Loss::rounds == 1) {
+        const RowSlot next(i + 1);
+        const bool is_next_known =
+            sent == i + 1 && claims.has(i + 1) && has_ended(&buffers.gathered[next.index], next.parity);
+        if (__all_sync(0xffffffffu, is_next_known)) send<Round>(i + 1);
+      }
+    });
     if (lane == 0) {
       Posted<Loss>& posted = shared.posted[use.index];
       Statistics statistics{};
@@ -88,7 +98,7 @@ struct ExchangeWarp {
       if constexpr (is_last) {
         if (facts.status == RowStatus::poisoned || peers.is_lost())
           loss::poison(statistics, loss::not_a_number<float>());
-        post(posted, statistics, facts);
+        post(posted, statistics, facts, row);
       } else {
         posted.statistics = statistics;
       }
@@ -106,6 +116,28 @@ struct ExchangeWarp {
     __syncwarp();
   }
 
+  /// The block's state of a row, found and sent; it stays in the first warp's place.
+  template <int Round>
+  __device__ __forceinline__ void send(int i) {
+    const RowSlot use(i);
+    auto& buffers = shared.template round<Round>();
+    wait(&buffers.gathered[use.index], use.parity);
+    auto state = from_words(buffers.warp_state[use.index][lane % Shape::warps]);
+    state = merge_states<Round>(loss, state, Shape::warps);
+    __syncwarp();
+    if (lane == 0) buffers.warp_state[use.index][0] = to_words(state);
+    peers.template send<Round, Loss>(state, cluster_states<Round>(use), claims.row(i));
+    sent = i + 1;
+    __syncwarp();
+  }
+  template <int Round>
+  __device__ __forceinline__ auto cluster_states(const RowSlot& use) {
+    auto& buffers = shared.template round<Round>();
+    using State = typename Loss::template State<Round>;
+    return ClusterStates<State>{launch.width, rank, buffers.mailbox[use.index], &buffers.exchanged[use.index],
+                                use.parity};
+  }
+
   __device__ __forceinline__ void post_saved(int i) {
     const RowSlot use(i);
     const std::int64_t row = claims.row(i);
@@ -114,16 +146,17 @@ struct ExchangeWarp {
     if (facts.status == RowStatus::poisoned) loss::poison(statistics, loss::not_a_number<float>());
     wait(&shared.first.gathered[use.index], use.parity);
     if (lane == 0) {
-      post(shared.posted[use.index], statistics, facts);
+      post(shared.posted[use.index], statistics, facts, row);
       arrive(&shared.template round<Loss::rounds - 1>().ready[use.index]);
     }
     claims.retire(i);
   }
 
-  __device__ __forceinline__ void post(Posted<Loss>& posted, const Statistics& statistics,
-                                       const RowFacts<float>& facts) const {
+  __device__ __forceinline__ void post(Posted<Loss>& posted, const Statistics& statistics, const RowFacts<float>& facts,
+                                       std::int64_t row) const {
     if constexpr (pass == Pass::forward) return;
     posted.gradient_row = loss.gradient_row(statistics, facts.row);
+    posted.gradient = call.gradient.template row<T>(row);
     posted.label = facts.row.label < 0 ? no_label : facts.row.label;
     posted.masked = facts.status == RowStatus::masked;
   }

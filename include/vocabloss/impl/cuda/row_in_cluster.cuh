@@ -10,12 +10,14 @@
 /// claims rows one by one (row_claims.cuh), and each of its blocks takes a fixed slice of the row's columns. In a block
 ///
 ///     warps 0 .. W-1   consumers: statistics and gradient          consumer.cuh
-///     warp W           producer: copies in, gradients out          producer.cuh
+///     warp W           producer: copies in                         producer.cuh
 ///     warp W+1         exchange: merges over warps, blocks, ranks  row_exchange.cuh
 ///
-/// meet in a ring of slots in shared memory, each with a piece of a row: 8 KiB of logits and as much of the teacher, 13
+/// meet in a ring of slots in shared memory, each with a piece of a row: 16 KiB of logits and as much of the teacher, 6
 /// slots, say. They hand slots and rows to one another by barriers in shared memory; no barrier spans the block. The
 /// ring holds pieces and not rows, so that copies of the next row begin while the gradient of this one is written.
+/// Gradients go to memory from registers: what bounds a kernel of two streams is how soon a slot can be filled again,
+/// and one that a gradient had to leave by would be filled a piece later.
 
 #include <vocabloss/impl/cuda/consumer.cuh>
 #include <vocabloss/impl/cuda/producer.cuh>
@@ -52,10 +54,9 @@ __global__ void __launch_bounds__(Shape::block_threads, Shape::blocks)
     }
     for (int i = 0; i < max_claims; ++i) {
       initialise(&shared.claims.claimed[i], 1);
-      initialise(&shared.claims.retired[i], launch.width * (Shape::warps + 2));
+      initialise(&shared.claims.retired[i], launch.width * 2);
     }
-    const RowLayout<vector_columns<T>, Shape::piece_vectors> even{0, call.columns};
-    shared.even_pieces = SliceOfRow<T, Shape>(even, 0, launch.slices, rank).ordinary_end;
+    shared.rank = rank;
     initialise_round(shared.first, Shape::warps);
     if constexpr (Loss::rounds == 2) initialise_round(shared.second, Shape::warps);
     publish_initialised_barriers();
@@ -76,8 +77,6 @@ __global__ void __launch_bounds__(Shape::block_threads, Shape::blocks)
                                    launch,
                                    claims,
                                    shared,
-                                   ring,
-                                   rank,
                                    static_cast<int>(threadIdx.x),
                                    kept_shared_address(ring) + threadIdx.x * 16,
                                    kept_shared_address(&shared)}

@@ -87,6 +87,52 @@ struct RowLayout {
   KOKKOS_INLINE_FUNCTION static int smaller(int a, int b) { return a < b ? a : b; }
 };
 
+/// A block's slice of one row, as its producer leaves it for the consumers. Most pieces are ordinary: full, with no
+/// other columns, and streams alike; there kernels count instructions.
+struct alignas(16) SliceOfRow {
+  static constexpr std::uint32_t ragged = 1;   ///< the ends of the row share vectors with its neighbours
+  static constexpr std::uint32_t shifted = 2;  ///< the teacher starts at another offset within granules
+  static constexpr std::uint32_t moved = 4;    ///< the gradient does
+
+  std::uint16_t odd;    ///< a bit for each of these
+  std::uint16_t phase;  ///< of the row: see RowLayout
+  int first_column;     ///< in lane 0 of the first vector
+  int vectors;          ///< negative: there are no more rows
+  /// The pieces that are ordinary: the last one but for what it has beyond a full one, its tail.
+  std::uint16_t ordinary_begin, ordinary_end;
+
+  KOKKOS_INLINE_FUNCTION bool exists() const { return vectors >= 0; }
+  /// Vectors of the last piece that are not part of the ordinary one.
+  KOKKOS_INLINE_FUNCTION int tail(int pieces, int piece_vectors) const {
+    return ordinary_end == pieces ? vectors - pieces * piece_vectors : 0;
+  }
+  /// From a piece on: the first that is not ordinary, `end` at most.
+  KOKKOS_INLINE_FUNCTION int ordinary_until(int piece, int end) const {
+    const int stop = ordinary_end < end ? ordinary_end : end;
+    return piece < ordinary_begin || piece > stop ? piece : stop;
+  }
+};
+
+/// What a block's slice of a row that lies so is like. `oddity`: `shifted` and `moved`, where they are so.
+template <int Columns, int PieceVectors>
+KOKKOS_INLINE_FUNCTION SliceOfRow slice_of_row(const RowLayout<Columns, PieceVectors>& row, std::uint32_t oddity,
+                                               const SliceLayout& slices, int rank) {
+  const int vectors = row.vectors_in(slices, rank), full = vectors / PieceVectors;
+  const int first = row.column_of(rank * slices.slice_vectors);
+  const bool shares_its_end = first + vectors * Columns > row.columns;
+  const bool is_cut_off = shares_its_end && vectors == slices.pieces * PieceVectors;
+  const int begin = first < 0 ? 1 : 0, end = (full < slices.pieces ? full : slices.pieces) - (is_cut_off ? 1 : 0);
+  const bool has_ordinary = begin < end && (oddity & (SliceOfRow::shifted | SliceOfRow::moved)) == 0;
+  SliceOfRow slice;
+  slice.odd = static_cast<std::uint16_t>(oddity | (row.is_ragged() ? SliceOfRow::ragged : 0));
+  slice.phase = static_cast<std::uint16_t>(row.phase);
+  slice.first_column = first;
+  slice.vectors = vectors;
+  slice.ordinary_begin = static_cast<std::uint16_t>(begin);
+  slice.ordinary_end = static_cast<std::uint16_t>(has_ordinary ? end : 0);
+  return slice;
+}
+
 /// The most vectors that a row of so many columns touches: 7 columns of the phase more where rows may start anywhere.
 template <int Columns>
 constexpr int most_vectors(int columns, bool rows_are_aligned) {

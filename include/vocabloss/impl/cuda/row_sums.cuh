@@ -24,19 +24,27 @@ class PlainRowSums {
   using State = typename Loss::template State<Round>;
   using Statistics = typename Loss::Statistics;
 
+  template <bool ordinary>
   __device__ __forceinline__ void absorb(const Loss& loss, const Statistics& known, const View& piece) {
-    piece.for_vectors(piece.is_wide(), [&](auto count, int k) { absorb_vectors<count>(loss, known, piece, k); });
+    piece.template for_vectors<ordinary>(piece.is_wide(),
+                                         [&](auto count, int k) { absorb_vectors<count>(loss, known, piece, k); });
   }
 
-  /// The warp's state, in every lane, but for the label; false if it must not be used.
-  __device__ __forceinline__ bool merge(const Loss& loss, const Statistics& known, State& merged) {
+  /// The warp's state, in every lane, but for the label.
+  struct Merged {
+    State state;
+    bool is_good;    ///< else it must not be used
+    bool is_finite;  ///< no sum met an infinity
+  };
+  __device__ __forceinline__ Merged merge(const Loss& loss, const Statistics& known) {
     if constexpr (has.maxima) {
-      const float max_t = has_max_t ? largest_of_warp(sums_.t.maximum) : 0.0f;
-      loss.template raise_plainly<Round>(sums_, largest_of_warp(sums_.x.maximum), max_t);
+      const float max_t = has_max_t ? largest_of_warp(Word::value(highest_t_)) : 0.0f;
+      loss.template raise_plainly<Round>(sums_, largest_of_warp(Word::value(highest_x_)), max_t);
     }
     const loss::PlainSums<float> all = of_warp(sums_);
-    merged = loss.template from_plain<Round>(all, known);
-    return loss.template is_good<Round>(all, known, low());
+    const float any = (all.x.sum + all.t.sum) + all.weighted;
+    return {loss.template from_plain<Round>(all, known), loss.template is_good<Round>(all, known, low()),
+            any - any == 0.0f};
   }
 
   /// After a merge that was not good: the lanes whose columns must be summed exactly. All; or, where nothing but digits
@@ -58,6 +66,8 @@ class PlainRowSums {
   }
 
  private:
+  using Word = WordOf<T>;
+  using Maximum = typename Word::Maximum;
   static constexpr loss::KeptApart has = Loss::template kept_apart<Round>;
   static constexpr bool has_max_t = Loss::streams == 2 && Loss::teacher_is_logits;
 
@@ -68,8 +78,8 @@ class PlainRowSums {
     return sums;
   }
   __device__ __forceinline__ static float low() {
-    float columns[WordOf<T>::columns];
-    WordOf<T>::widen(WordOf<T>::low, columns);
+    float columns[Word::columns];
+    Word::widen(Word::low, columns);
     return columns[0];
   }
 
@@ -77,14 +87,32 @@ class PlainRowSums {
   __device__ __forceinline__ void absorb_vectors(const Loss& loss, const Statistics& known, const View& piece, int k) {
     HeldVectors<Count> held = piece.template load<Count>(k);
     piece.lower_others(held, k);
-    if constexpr (has.maxima) {
-      loss.template raise_plainly<Round>(sums_, largest_column<T>(held.x),
-                                         has_max_t ? largest_column<T>(held.t) : 0.0f);
-    }
+    if constexpr (has.maxima) notice(loss, held);
     loss.template sum_plainly<Round>(sums_, known, piece.template pack<Count>(held, 0, k));
   }
 
+  /// Sums are relative to the largest of the warp's first columns, and are raised only where one is far beyond that
+  /// (see PlainStream::reach). The true maxima are known in the end.
+  template <int Count>
+  __device__ __forceinline__ void notice(const Loss& loss, const HeldVectors<Count>& held) {
+    highest_x_ = largest_columns<T>(held.x, highest_x_);
+    bool is_far = Word::exceeds(highest_x_, Word::as_limit(sums_.x.maximum + loss.plain_reach(0)));
+    if constexpr (has_max_t) {
+      highest_t_ = largest_columns<T>(held.t, highest_t_);
+      is_far = is_far || Word::exceeds(highest_t_, Word::as_limit(sums_.t.maximum + loss.plain_reach(1)));
+    }
+    constexpr bool is_whole_warp = Count == Shape::vectors;  // vectors that are taken one by one may not be all lanes'
+    if (!(is_whole_warp ? __any_sync(0xffffffffu, is_far) : is_far)) return;
+    float max_x = Word::value(highest_x_), max_t = has_max_t ? Word::value(highest_t_) : 0.0f;
+    if constexpr (is_whole_warp) {
+      max_x = largest_of_warp(max_x);
+      if constexpr (has_max_t) max_t = largest_of_warp(max_t);
+    }
+    loss.template raise_plainly<Round>(sums_, max_x, max_t);
+  }
+
   loss::PlainSums<float> sums_;
+  Maximum highest_x_ = Word::as_limit(-INFINITY), highest_t_ = highest_x_;
 };
 
 template <class Loss, class T, class Shape, int Round>
@@ -95,8 +123,10 @@ class ExactRowSums {
   using Statistics = typename Loss::Statistics;
 
   /// Neighbours' columns in the slot are neutral by now.
+  template <bool ordinary>
   __device__ __forceinline__ void absorb(const Loss& loss, const Statistics& known, const View& piece, int label) {
-    piece.for_vectors(piece.is_full(), [&](auto count, int k) { absorb_vectors<count>(loss, known, piece, k, label); });
+    piece.template for_vectors<ordinary>(
+        piece.is_full(), [&](auto count, int k) { absorb_vectors<count>(loss, known, piece, k, label); });
   }
   /// The same word by word, in little code and few registers, and without a label. `first`, `step`: words that this
   /// lane takes of the piece's vectors.

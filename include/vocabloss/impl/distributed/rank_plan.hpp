@@ -241,6 +241,7 @@ class RankPlan {
     if (reason.empty()) {
       plan.path = Path::cluster;
       plan.cluster = cluster.cluster;
+      plan.cluster_forward = cluster.cluster_forward;
       plan.variant = cluster.variant;
     } else if (request.path == Path::cluster) {
       throw PathRefused("vocabloss: " + reason);
