@@ -14,7 +14,8 @@ namespace {
 using namespace row_check;
 using Impl::ClusterTickets;
 
-/// Shapes that the table does not choose for these rows, so that every width and lag meets odd ones.
+/// Shapes that the table does not choose for these rows, so that every width and every number of pieces ahead meets odd
+/// ones.
 std::vector<ClusterShape> other_shapes(int streams) {
   if (streams == 1)
     return {{512, 2, 1, 1, 3}, {512, 2, 1, 2, 64}, {256, 2, 2, 4, 0}, {512, 2, 1, 8, 2}, {256, 2, 2, 2, 1}};
