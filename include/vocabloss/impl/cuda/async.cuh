@@ -63,21 +63,38 @@ __device__ __forceinline__ void arrive_expecting(Barrier* barrier, std::uint32_t
                : "memory");
 }
 
+/// Nanoseconds that a waiting warp may sleep at a time; it is woken when the phase ends. The default is short, and a
+/// warp that asks again takes issue slots from others.
+inline constexpr std::uint32_t longest_sleep = 1000000;
+
 /// Returns once the phase of this parity has ended; what its arrivals wrote is visible.
 __device__ __forceinline__ void wait(std::uint32_t barrier, std::uint32_t parity) {
   asm volatile(
       "{\n"
       ".reg .pred ended;\n"
       "again_%=:\n"
-      "mbarrier.try_wait.parity.shared::cta.b64 ended, [%0], %1, 1000000;\n"
+      "mbarrier.try_wait.parity.shared::cta.b64 ended, [%0], %1, %2;\n"
       "@!ended bra again_%=;\n"
       "}" ::"r"(barrier),
-      "r"(parity)
+      "r"(parity), "n"(longest_sleep)
       : "memory");
 }
 __device__ __forceinline__ void wait(Barrier* barrier, std::uint32_t parity) { wait(shared_address(barrier), parity); }
 
-/// Whether it has, without waiting.
+/// The same where other blocks of the cluster complete the phase.
+__device__ __forceinline__ void wait_for_cluster(Barrier* barrier, std::uint32_t parity) {
+  asm volatile(
+      "{\n"
+      ".reg .pred ended;\n"
+      "again_%=:\n"
+      "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 ended, [%0], %1, %2;\n"
+      "@!ended bra again_%=;\n"
+      "}" ::"r"(shared_address(barrier)),
+      "r"(parity), "n"(longest_sleep)
+      : "memory");
+}
+
+/// Whether the phase of this parity has ended, without waiting.
 __device__ __forceinline__ bool has_ended(Barrier* barrier, std::uint32_t parity) {
   std::uint32_t ended;
   asm volatile(
@@ -90,19 +107,6 @@ __device__ __forceinline__ bool has_ended(Barrier* barrier, std::uint32_t parity
       : "r"(shared_address(barrier)), "r"(parity)
       : "memory");
   return ended != 0;
-}
-
-/// The same where other blocks of the cluster complete the phase.
-__device__ __forceinline__ void wait_for_cluster(Barrier* barrier, std::uint32_t parity) {
-  asm volatile(
-      "{\n"
-      ".reg .pred ended;\n"
-      "again_%=:\n"
-      "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 ended, [%0], %1, 1000000;\n"
-      "@!ended bra again_%=;\n"
-      "}" ::"r"(shared_address(barrier)),
-      "r"(parity)
-      : "memory");
 }
 
 /// Ordinary accesses of this thread to shared memory come before the copy engine's that are ordered after this.

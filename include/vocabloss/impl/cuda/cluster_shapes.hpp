@@ -78,9 +78,10 @@ constexpr std::span<const ClusterChoice> cluster_choices(int streams, int rounds
   return rounds == 2 ? Choices(two_rounds) : streams == 2 ? Choices(two_streams) : Choices(one_stream);
 }
 
-/// Null if no shape holds the row.
-constexpr const ClusterShape* choose_cluster_shape(std::int64_t columns, DataType type, int streams, int rounds) {
-  for (const ClusterChoice& choice : cluster_choices(streams, rounds)) {
+/// The first that is for rows of this length and holds one; null if none does.
+constexpr const ClusterShape* first_cluster_shape(std::span<const ClusterChoice> choices, std::int64_t columns,
+                                                  DataType type, int streams) {
+  for (const ClusterChoice& choice : choices) {
     if (columns * size_of(type) / 2 <= choice.up_to && choice.shape.holds(vectors_of(columns, type), streams)) {
       return &choice.shape;
     }
@@ -88,17 +89,21 @@ constexpr const ClusterShape* choose_cluster_shape(std::int64_t columns, DataTyp
   return nullptr;
 }
 
+/// Null if no shape holds the row.
+constexpr const ClusterShape* choose_cluster_shape(std::int64_t columns, DataType type, int streams, int rounds) {
+  return first_cluster_shape(cluster_choices(streams, rounds), columns, type, streams);
+}
+
 /// Of a forward pass, which keeps no row for its gradient: the narrowest shape that holds one (131072 columns, label
 /// cross-entropy, ms on that H200: 0.330, one twice as wide 0.419).
+inline constexpr ClusterChoice narrow_first[] = {{any_length, {256, 2, 2, 1, whole_row}},
+                                                 {any_length, {512, 2, 1, 1, whole_row}},
+                                                 {any_length, {512, 2, 1, 2, whole_row}},
+                                                 {any_length, {512, 2, 1, 4, whole_row}}};
 constexpr ClusterShape choose_forward_cluster_shape(std::int64_t columns, DataType type, int streams, int rounds,
                                                     const ClusterShape& otherwise) {
-  constexpr ClusterShape narrow_first[] = {
-      {256, 2, 2, 1, whole_row}, {512, 2, 1, 1, whole_row}, {512, 2, 1, 2, whole_row}, {512, 2, 1, 4, whole_row}};
-  if (rounds == 2) return otherwise;
-  for (const ClusterShape& shape : narrow_first) {
-    if (shape.holds(vectors_of(columns, type), streams)) return shape;
-  }
-  return otherwise;
+  const ClusterShape* found = rounds == 2 ? nullptr : first_cluster_shape(narrow_first, columns, type, streams);
+  return found ? *found : otherwise;
 }
 
 /// The longest row that some shape holds.

@@ -11,6 +11,7 @@
 #include <vocabloss/impl/cuda/cluster_shapes.hpp>
 
 #include <array>
+#include <span>
 
 namespace vocabloss::Impl {
 
@@ -34,16 +35,10 @@ inline constexpr std::array<ClusterChoice, 5> two_stream_choices_over_ranks = {{
 /// As choose_cluster_shape.
 constexpr ClusterShape choose_cluster_shape_over_ranks(std::int64_t columns, DataType type, int streams, int rounds,
                                                        const ClusterShape& alone) {
-  if (rounds == 2) return alone;
-  const auto choose = [&](const auto& choices) {
-    for (const ClusterChoice& choice : choices) {
-      if (columns * size_of(type) / 2 <= choice.up_to && choice.shape.holds(vectors_of(columns, type), streams)) {
-        return choice.shape;
-      }
-    }
-    return alone;
-  };
-  return streams == 2 ? choose(two_stream_choices_over_ranks) : choose(one_stream_choices_over_ranks);
+  const auto choices =
+      streams == 2 ? std::span(two_stream_choices_over_ranks) : std::span(one_stream_choices_over_ranks);
+  const ClusterShape* found = rounds == 2 ? nullptr : first_cluster_shape(choices, columns, type, streams);
+  return found ? *found : alone;
 }
 
 }  // namespace vocabloss::Impl

@@ -8,8 +8,8 @@
 ///
 /// Multiprocessors do not progress equally: with rows dealt round robin the average one stood idle for 6 to 8 % of a
 /// launch (reverse KL, 32768 and 65536 columns, H100). The producer of the cluster's first block claims a row when its
-/// ring has room for it, and sends its number to all blocks of the cluster, where producer, exchange warp and consumers
-/// read it in turn:
+/// ring has room for it, and sends its number to all blocks of the cluster, where producer and exchange warp read it in
+/// turn (consumers learn of rows by their slots):
 ///
 ///     claim k -> ring entry k % 16 in every block -> ... -> retired by every block -> claim k + 16
 ///
