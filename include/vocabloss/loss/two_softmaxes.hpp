@@ -173,12 +173,11 @@ struct TwoSoftmaxLoss {
     const Real sum = Real(1) + weights.excess();
     const Real at = state.weighted_sum.at.value();
     const Real below = state.weighted_sum.below.value();
-    const Real mean = (at + below) / sum;
-    Real at_maximum = at / weights.at.value();
-    Real rest = (below - at_maximum * weights.below.value()) / sum;
-    if (mean - mean != Real(0) || weights.at.value() == Real(0)) {  // infinite, or nothing was kept apart
-      at_maximum = mean;
-      rest = Real(0);
+    Real at_maximum = (at + below) / sum, rest = Real(0);
+    // Unless that is infinite, or nothing was kept apart. (Rows wait for this, and 0 / 0 takes a GPU long.)
+    if (at_maximum - at_maximum == Real(0) && weights.at.value() != Real(0)) {
+      at_maximum = at / weights.at.value();
+      rest = (below - at_maximum * weights.below.value()) / sum;
     }
     statistics = {state.x.maximum, state.x.excess(), state.t.maximum, state.t.excess(), at_maximum, rest};
   }
