@@ -27,10 +27,14 @@ struct ConsumerShape {
   static constexpr int blocks = Blocks;
   /// Vectors that the algebra sees as one pack; where two blocks share the registers, one.
   static constexpr int vectors_in_pack = Blocks == 1 ? 2 : 1;
-  /// Warps of the block: consumers, then the producer, then the exchange warp.
+  /// Exchange warps, which take turns. A row's exchange, between GPUs above all, may take as long as its sums and
+  /// gradient: one warp would be busy with it all the time, and the next row's states would wait. Where two blocks
+  /// share the registers there are none for a second one.
+  static constexpr int exchange_warps = Blocks == 1 ? 2 : 1;
+  /// Warps of the block: consumers, then the producer, then exchange warps.
   static constexpr int producer_warp = warps;
   static constexpr int exchange_warp = warps + 1;
-  static constexpr int block_threads = Threads + 64;
+  static constexpr int block_threads = Threads + 32 * (1 + exchange_warps);
 };
 
 /// In device memory, zero before the first launch; each launch leaves the counters zero. Launches that share it must

@@ -8,9 +8,9 @@
 /// graph can capture it.
 
 #include <vocabloss/error.hpp>
-#include <vocabloss/impl/cuda/cluster_shapes.hpp>
 #include <vocabloss/impl/cuda/peer_exchange.cuh>
 #include <vocabloss/impl/cuda/row_in_cluster.cuh>
+#include <vocabloss/tuning/cluster_shape.hpp>
 
 #include <cuda_runtime.h>
 
@@ -30,7 +30,8 @@ inline void check_cluster_call(cudaError_t code, const char* call, const Cluster
 template <class Loss, class T, Pass pass, class Shape, class RankExchange = NoExchange>
 struct ClusterKernel {
   static constexpr int dynamic_bytes = cluster_shared_bytes(Shape::blocks);
-  static constexpr int control_bytes = sizeof(ClusterShared<Loss>) + RankExchange::template shared_bytes<Loss>;
+  static constexpr int control_bytes =
+      sizeof(ClusterShared<Loss>) + Shape::exchange_warps * RankExchange::template shared_bytes<Loss>;
   static_assert(control_bytes <= cluster_control_bytes, "the loss has too large a state");
 
   static ClusterLaunch constants(const RowCall<float>& call, const ClusterShape& shape, ClusterTickets* tickets) {
@@ -43,8 +44,8 @@ struct ClusterKernel {
     launch.region_bytes = ClusterShape::region_bytes(row.slot_vectors);
     launch.slot_bytes = Loss::streams * launch.region_bytes;
     // Producers run ahead by fewer rows than there are claims, or one that waits for a claim might hold up its
-    // retirement.
-    launch.slots = std::min(row.slots, (max_claims - 3) * pieces);
+    // retirement; and an exchange warp that is two rows behind still finds the claim of the row that is not its own.
+    launch.slots = std::min(row.slots, (max_claims - 5) * pieces);
     // A forward pass keeps no row for its gradient.
     launch.ahead = std::clamp(launch.slots - pieces, 0, pass == Pass::forward ? pieces : std::min(shape.ahead, pieces));
     launch.tickets = tickets;
@@ -140,7 +141,7 @@ void launch_cluster_of_shape(const Loss& loss, const RowCall<float>& call, const
 }
 
 /// Enqueues one launch. With tickets (device memory, zeroed once) rows go to whichever cluster is free; null deals them
-/// round robin. The call's types, and the shape, are those that cluster_refusal and choose_cluster_shape allow. Not
+/// round robin. The call's types, and the shape, are those that cluster_shapes.hpp allows. Not
 /// null: a forward leaves the states of the rows in `states` (NoExchange).
 template <class Loss, class Logit>
 void launch_cluster(const Loss& loss, const RowCall<float>& call, Pass pass, const ClusterShape& shape,

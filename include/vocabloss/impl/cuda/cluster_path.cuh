@@ -6,6 +6,7 @@
 /// \file
 /// \brief Path `cluster` as the plan sees it: the row stays on chip, one read and one write.
 
+#include <vocabloss/impl/cuda/cluster_shapes.hpp>
 #include <vocabloss/impl/cuda/cluster_shipped.cuh>
 #include <vocabloss/impl/cuda/device_facts.cuh>
 #include <vocabloss/tuning/plan.hpp>

@@ -137,9 +137,9 @@ struct Consumer {
   /// Any piece; the one after the last is the tail, in the slot of the last.
   __device__ __forceinline__ View view(const Slice& slice, const RingCursor& cursor, int p) const {
     constexpr int n = vector_columns<T>;
-    const int rest = max(slice.vectors - p * Shape::piece_vectors, 0);
     const bool is_tail = p == launch.slices.pieces;
-    const int count = p + 1 < launch.slices.pieces ? min(rest, Shape::piece_vectors) : rest;
+    const int count = is_tail ? slice.vectors - p * Shape::piece_vectors
+                              : Layout::count(launch.slices, p, slice.vectors - p * Shape::piece_vectors);
     const int first = slice.first_column + p * (Shape::piece_vectors * n);
     const int end = min(first + count * n, call.columns);
     const bool is_cut = first < 0 || first + max(count, Shape::piece_vectors) * n > end;

@@ -78,9 +78,9 @@ class PeerSession;
 /// What a launch is told of the other ranks; goes to the kernel as it is.
 struct PeerExchange {
   static constexpr bool needs_rows_in_order = true;
-  /// The states of a row from all blocks of all ranks, side by side.
+  /// For one exchange warp: the states of a row from all blocks of all ranks, side by side.
   template <class Loss>
-  static constexpr int shared_bytes = max_peer_ranks* peer_words<Loss>* static_cast<int>(sizeof(float));
+  static constexpr int shared_bytes = max_peer_states* peer_words<Loss>* static_cast<int>(sizeof(float));
 
   unsigned char* window[max_peer_ranks];  ///< of each rank, as this GPU reaches it
   int rank, ranks;

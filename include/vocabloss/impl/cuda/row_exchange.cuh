@@ -4,7 +4,7 @@
 #define VOCABLOSS_IMPL_CUDA_ROW_EXCHANGE_CUH
 
 /// \file
-/// \brief The exchange warp: from the states of the consumer warps to the statistics of the row, its losses, and the
+/// \brief An exchange warp: from the states of the consumer warps to the statistics of the row, its losses, and the
 /// constants of its gradient.
 
 #include <vocabloss/impl/cuda/row_claims.cuh>
@@ -13,9 +13,9 @@
 namespace vocabloss::Impl {
 
 /// The seam for a vocabulary that is split over GPUs, here for one that is not (peer_exchange.cuh has the other). A
-/// kernel opens it before its first barrier, with as much shared memory as `shared_bytes` says. The exchange warp of
-/// every block calls `send` with the block's state of a row in every lane, and later `merge`, which gives the state of
-/// the whole row in every lane; `meanwhile` is called now and then where that takes long.
+/// kernel opens it before its first barrier, with as much shared memory as `shared_bytes` says for each exchange warp.
+/// A row's exchange warp in every block calls `send` with the block's state of a row in every lane, and later `merge`,
+/// which gives the state of the whole row in every lane; `meanwhile` is called now and then where that takes long.
 struct NoExchange {
   static constexpr bool needs_rows_in_order = false;
   /// Not null: a forward pass leaves every row's state here, [rows][words] as StateWords tells them, for an exchange
@@ -45,6 +45,7 @@ struct NoExchange {
 
 template <class Loss, class T, Pass pass, class Shape, class Peers>
 struct ExchangeWarp {
+  static constexpr int turns = Shape::exchange_warps;
   using Statistics = typename Loss::Statistics;
 
   const Loss& loss;
@@ -54,13 +55,15 @@ struct ExchangeWarp {
   const RowClaims claims;
   ClusterShared<Loss>& shared;
   const int rank;
+  const int turn;  ///< which exchange warp this is
   const int lane;
 
-  int sent = 0;  ///< rows whose states have been, where there is one round
+  int sent_early = -1;  ///< the row whose states were sent before the row in front of it was merged
 
   /// Rows in the order in which the consumers gather them.
   __device__ void run() {
     for (int i = 0; claims.wait_for(i) >= 0; ++i) {
+      if (i % turns != turn) continue;
       if constexpr (pass == Pass::backward) {
         post_saved(i);
       } else {
@@ -79,15 +82,19 @@ struct ExchangeWarp {
     RowFacts<float> facts;
     if constexpr (is_last) facts = row_facts(call, row);  // asked for before the wait
     auto& buffers = shared.template round<Round>();
-    if (Loss::rounds == 2 || sent == i) send<Round>(i);
+    if (sent_early != i) send<Round>(i);
     auto state = from_words(buffers.warp_state[use.index][0]);
-    // While the other ranks' states are on their way, the next row's may become known here: they need not wait.
+    // While the other ranks' states are on their way, the next row's may become known here: they need not wait, where
+    // no other warp takes care of them.
     state = peers.template merge<Round>(loss, state, cluster_states<Round>(use), row, [&] {
-      if constexpr (Loss::rounds == 1) {
+      if constexpr (Loss::rounds == 1 && turns == 1) {
         const RowSlot next(i + 1);
         const bool is_next_known =
-            sent == i + 1 && claims.has(i + 1) && has_ended(&buffers.gathered[next.index], next.parity);
-        if (__all_sync(0xffffffffu, is_next_known)) send<Round>(i + 1);
+            sent_early <= i && claims.has(i + 1) && has_ended(&buffers.gathered[next.index], next.parity);
+        if (__all_sync(0xffffffffu, is_next_known)) {
+          send<Round>(i + 1);
+          sent_early = i + 1;
+        }
       }
     });
     if (lane == 0) {
@@ -127,7 +134,6 @@ struct ExchangeWarp {
     __syncwarp();
     if (lane == 0) buffers.warp_state[use.index][0] = to_words(state);
     peers.template send<Round, Loss>(state, cluster_states<Round>(use), claims.row(i));
-    sent = i + 1;
     __syncwarp();
   }
   template <int Round>

@@ -11,7 +11,7 @@
 ///
 ///     warps 0 .. W-1   consumers: statistics and gradient          consumer.cuh
 ///     warp W           producer: copies in                         producer.cuh
-///     warp W+1         exchange: merges over warps, blocks, ranks  row_exchange.cuh
+///     from warp W+1    exchange: merges over warps, blocks, ranks  row_exchange.cuh
 ///
 /// meet in a ring of slots in shared memory, each with a piece of a row: 16 KiB of logits and as much of the teacher, 6
 /// slots, say. They hand slots and rows to one another by barriers in shared memory; no barrier spans the block. The
@@ -45,7 +45,9 @@ __global__ void __launch_bounds__(Shape::block_threads, Shape::blocks)
   const int lane = threadIdx.x % 32;
   const int rank = rank_in_cluster();
   // Before the barrier below: a launch counts as ended, for the next one, once all clusters are past their last claim.
-  auto peers = ranks.open(ring + launch.slots * launch.slot_bytes);
+  const int turn = warp - Shape::exchange_warp;
+  unsigned char* const after_ring = ring + launch.slots * launch.slot_bytes;
+  auto peers = ranks.open(after_ring + (turn > 0 ? turn : 0) * RankExchange::template shared_bytes<Loss>);
 
   if (threadIdx.x == 0) {
     for (int i = 0; i < launch.slots; ++i) {
@@ -69,8 +71,9 @@ __global__ void __launch_bounds__(Shape::block_threads, Shape::blocks)
     const RowClaimer claimer(shared.claims, launch.tickets, call.rows, launch.width, rank,
                              !RankExchange::needs_rows_in_order);
     Producer<Loss, T, pass, Shape>{call, launch, claims, claimer, shared, ring, rank, lane}.run();
-  } else if (warp == Shape::exchange_warp) {
-    ExchangeWarp<Loss, T, pass, Shape, decltype(peers)>{loss, call, launch, peers, claims, shared, rank, lane}.run();
+  } else if (turn >= 0) {
+    ExchangeWarp<Loss, T, pass, Shape, decltype(peers)>{loss, call, launch, peers, claims, shared, rank, turn, lane}
+        .run();
   } else {
     Consumer<Loss, T, pass, Shape>{loss,
                                    call,
