@@ -5,6 +5,7 @@
 // others.
 //   cluster_check [--short] [loss]    exit code 1 if any case fails
 
+#include <vocabloss/impl/cuda/cluster_shapes.hpp>
 #include <vocabloss/impl/cuda/cluster_shipped.cuh>
 
 #include "row_program.cuh"

@@ -101,11 +101,13 @@ struct ClaimRing {
 /// At the start of the block's shared memory; the ring of slots follows.
 template <class Loss>
 struct alignas(128) ClusterShared {
-  Barrier full[max_slots];       ///< the slot's copies have landed
-  Barrier done[max_slots];       ///< all consumer warps have finished with the slot
-  int label[max_slots];          ///< of the row in the slot; only where the loss needs it
-  int rank;                      ///< of the block in its cluster: here, because consumers are short of registers
-  SliceOfRow slice[max_claims];  ///< of claimed rows, once their first slot is full
+  Barrier full[max_slots];  ///< the slot's copies have landed
+  Barrier done[max_slots];  ///< all consumer warps have finished with the slot
+  int label[max_slots];     ///< of the row in the slot; only where the loss needs it
+  int rank;                 ///< of the block in its cluster: here, because consumers are short of registers
+  /// Of claimed rows, once their first slot is full: for the first warp, which has the first vector, and for the
+  /// others.
+  SliceOfRow slice[max_claims][2];
   ClaimRing claims;
   RoundBuffers<Loss, 0> first;
   std::conditional_t<Loss::rounds == 2, RoundBuffers<Loss, Loss::rounds - 1>, NoBuffers> second;

@@ -141,8 +141,8 @@ void launch_cluster_of_shape(const Loss& loss, const RowCall<float>& call, const
 }
 
 /// Enqueues one launch. With tickets (device memory, zeroed once) rows go to whichever cluster is free; null deals them
-/// round robin. The call's types, and the shape, are those that cluster_shapes.hpp allows. Not
-/// null: a forward leaves the states of the rows in `states` (NoExchange).
+/// round robin. The call's types, and the shape, are those that cluster_shapes.hpp allows. Not null: a forward leaves
+/// the states of the rows in `states` (NoExchange).
 template <class Loss, class Logit>
 void launch_cluster(const Loss& loss, const RowCall<float>& call, Pass pass, const ClusterShape& shape,
                     ClusterTickets* tickets, cudaStream_t stream, float* states = nullptr) {

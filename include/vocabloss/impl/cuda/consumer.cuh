@@ -123,7 +123,7 @@ struct Consumer {
   }
 
   /// Once the row's first slot has been waited for.
-  __device__ __forceinline__ Slice slice_of(int i) const { return shared.slice[i % max_claims]; }
+  __device__ __forceinline__ Slice slice_of(int i) const { return shared.slice[i % max_claims][thread < 32 ? 0 : 1]; }
   __device__ __forceinline__ Layout layout_of(const Slice& slice) const { return {slice.phase, call.columns}; }
 
   __device__ __forceinline__ std::uint32_t address(const RingCursor& cursor) const {
@@ -134,7 +134,8 @@ struct Consumer {
     const auto teacher = static_cast<std::uint32_t>(launch.region_bytes);
     return {address(cursor), teacher, thread, Shape::piece_vectors, first, call.columns, false};
   }
-  /// Any piece; the one after the last is the tail, in the slot of the last.
+  /// Any piece; the one after the last is the tail, in the slot of the last. The first threads have what is odd at a
+  /// row's beginning to do: the tail is for those from the middle on.
   __device__ __forceinline__ View view(const Slice& slice, const RingCursor& cursor, int p) const {
     constexpr int n = vector_columns<T>;
     const bool is_tail = p == launch.slices.pieces;
@@ -144,11 +145,17 @@ struct Consumer {
     const int end = min(first + count * n, call.columns);
     const bool is_cut = first < 0 || first + max(count, Shape::piece_vectors) * n > end;
     const auto teacher = static_cast<std::uint32_t>(launch.region_bytes);
-    const std::uint32_t data = address(cursor) + (is_tail ? Shape::piece_vectors * 16 : 0);
-    return {data, teacher, thread, count, first + thread * n, end, is_cut};
+    const int vector = is_tail ? place_in_tail() : thread;
+    const std::uint32_t data = address(cursor) + (vector - thread + (is_tail ? Shape::piece_vectors : 0)) * 16;
+    return {data, teacher, vector, count, first + vector * n, end, is_cut};
   }
+  __device__ __forceinline__ int place_in_tail() const { return thread ^ (Shape::threads / 2); }
+  __device__ __forceinline__ int tail_of(const Slice& slice) const {
+    return slice.tail(launch.slices.pieces, Shape::piece_vectors);
+  }
+  /// Whether the warp has vectors there.
   __device__ __forceinline__ bool has_tail(const Slice& slice) const {
-    return slice.tail(launch.slices.pieces, Shape::piece_vectors) > 0;
+    return tail_of(slice) > (place_in_tail() & ~31);
   }
 
   // ---- statistics ---------------------------------------------------------------------------------------------------
@@ -194,7 +201,7 @@ struct Consumer {
       const RingCursor at = is_tail ? cursor.before(1, launch.slots) : cursor;
       if (is_first && !is_tail) wait_until_full(at);
       if (is_first && slice.odd & Slice::shifted) shift_teacher(i, slice, p, at);
-      if (!loss::SumsPlainly<Loss, Round> && slice.odd & Slice::ragged) neutralise(slice, is_tail ? p - 1 : p, at);
+      if (!loss::SumsPlainly<Loss, Round> && slice.odd & Slice::ragged) neutralise(slice, p, at);
       absorb<Round, false>(sums, known, view(slice, at, p), at);
       if (is_tail) return;
       ++p;
@@ -265,17 +272,22 @@ struct Consumer {
     ExactRowSums<Loss, T, Shape, Round> sums;
     const unsigned lanes = plain.lanes_to_sum_again(loss, known);
     const bool is_all = lanes == ~0u;
-    RingCursor cursor = start;
+    RingCursor next = start;
+    const bool ends_in_tail = has_tail(slice);
 #pragma unroll 1
-    for (int p = 0; p < launch.slices.pieces; ++p, cursor.advance(launch.slots)) {
+    for (int p = 0; p < launch.slices.pieces + (ends_in_tail ? 1 : 0); ++p, next.advance(launch.slots)) {
+      const bool is_tail = p == launch.slices.pieces;
+      const RingCursor cursor = is_tail ? next.before(1, launch.slots) : next;
       if (slice.odd & Slice::ragged) {
         neutralise(slice, p, cursor);
         __syncwarp();
       }
+      View piece = view(slice, cursor, p);
+      if (tail_of(slice) > 0 && p + 1 == launch.slices.pieces) piece.count = Shape::piece_vectors;
       const int first = is_all ? 0 : thread % 32, step = is_all ? 1 : 32;
 #pragma unroll 1
       for (unsigned left = is_all ? 1u << thread % 32 : lanes; left != 0; left &= left - 1) {
-        sums.absorb_words(loss, known, view(slice, cursor, p).of_lane(__ffs(left) - 1), first, step);
+        sums.absorb_words(loss, known, piece.of_lane(__ffs(left) - 1), first, step);
       }
     }
     const auto merged = sums.merge(loss);
@@ -331,12 +343,15 @@ struct Consumer {
   /// Of this thread's vectors. Doing it twice does no harm.
   __device__ __forceinline__ void neutralise(const Slice& slice, int p, const RingCursor& cursor) const {
     const Layout layout = layout_of(slice);
-    const Piece piece = layout.piece(launch.slices, shared.rank, p);
+    const int last = launch.slices.pieces - 1;
+    Piece piece = layout.piece(launch.slices, shared.rank, min(p, last));
+    if (p == last && tail_of(slice) > 0) piece.count = Shape::piece_vectors;
     if (piece.count == 0 || !layout.is_ragged(piece)) return;
-    neutralise_neighbours<T, Shape>(region(cursor, 0), layout, piece, -INFINITY, thread);
+    const int vector = p > last ? Shape::piece_vectors + place_in_tail() : thread;
+    neutralise_neighbours<T, Shape>(region(cursor, 0), layout, piece, -INFINITY, vector);
     if constexpr (Loss::streams == 2) {
       constexpr float neutral = Loss::teacher_is_logits ? -INFINITY : 0.0f;
-      neutralise_neighbours<T, Shape>(region(cursor, 1), layout, piece, neutral, thread);
+      neutralise_neighbours<T, Shape>(region(cursor, 1), layout, piece, neutral, vector);
     }
   }
 };

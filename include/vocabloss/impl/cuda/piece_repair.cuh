@@ -44,14 +44,15 @@ __device__ __noinline__ void shift_columns(std::uint32_t address, int distance, 
   }
 }
 
-/// Overwrites the columns of neighbouring rows with `neutral`: minus infinity for logits, 0 for probabilities.
+/// Overwrites the columns of neighbouring rows with `neutral`: minus infinity for logits, 0 for probabilities. Of the
+/// vectors from `vector` on that are a thread's.
 template <class T, class Shape>
 __device__ __noinline__ void neutralise_neighbours(std::uint32_t address,
                                                    RowLayout<vector_columns<T>, Shape::piece_vectors> layout,
-                                                   Piece piece, float neutral, int thread) {
+                                                   Piece piece, float neutral, int vector) {
   constexpr int columns = vector_columns<T>;
   T* const region = static_cast<T*>(__cvta_shared_to_generic(address));
-  for (int v = thread; v < piece.count; v += Shape::threads) {
+  for (int v = vector; v < piece.count; v += Shape::threads) {
     const int first = layout.column_of(piece.first + v);
     if (first >= 0 && first + columns <= layout.columns) continue;
     for (int j = 0; j < columns; ++j) {

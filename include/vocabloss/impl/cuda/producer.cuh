@@ -73,7 +73,8 @@ struct Producer {
     }
     if (cursor.piece == 0 && claims.wait_for(cursor.row) < 0) {
       rows_known = cursor.row;
-      if (lane == 0) shared.slice[cursor.row % max_claims].vectors = -1;
+      if (lane == 0)
+        shared.slice[cursor.row % max_claims][0].vectors = shared.slice[cursor.row % max_claims][1].vectors = -1;
       return {.slot = cursor.ring.slot};
     }
     if (lane == 0) claimer.advance(cursor.row, cursor.piece, launch.slices.pieces);
@@ -83,8 +84,11 @@ struct Producer {
     const Layout layout = Layout::at(x, call.columns);
     if (cursor.piece == 0) {
       if constexpr (Loss::needs_label) label = label_of(row);
-      if (lane == 0)
-        shared.slice[cursor.row % max_claims] = slice_of_row(layout, oddity(layout, row), launch.slices, rank);
+      if (lane == 0) {
+        auto& slices = shared.slice[cursor.row % max_claims];
+        slices[0] = slice_of_row(layout, oddity(layout, row), launch.slices, rank);
+        slices[1] = slices[0].without_first_vector();
+      }
     }
     const Piece piece = layout.piece(launch.slices, rank, cursor.piece);
     Load load{cursor.ring.slot,

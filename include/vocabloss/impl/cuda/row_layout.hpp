@@ -102,6 +102,12 @@ struct alignas(16) SliceOfRow {
   std::uint16_t ordinary_begin, ordinary_end;
 
   KOKKOS_INLINE_FUNCTION bool exists() const { return vectors >= 0; }
+  /// As those see it who have nothing of the first vector, and so of no column before the row.
+  KOKKOS_INLINE_FUNCTION SliceOfRow without_first_vector() const {
+    SliceOfRow slice = *this;
+    if (ordinary_end > 0) slice.ordinary_begin = 0;
+    return slice;
+  }
   /// Vectors of the last piece that are not part of the ordinary one.
   KOKKOS_INLINE_FUNCTION int tail(int pieces, int piece_vectors) const {
     return ordinary_end == pieces ? vectors - pieces * piece_vectors : 0;
