@@ -10,33 +10,34 @@
 
 #include <vocabloss/impl/cuda/cluster_shapes.hpp>
 
-#include <array>
 #include <span>
 
 namespace vocabloss::Impl {
 
-/// Evidence, in the comments: ms of label cross-entropy, in two streams reverse KL and soft cross-entropy, over 2
-/// ranks; forward + backward, 4096 rows of bf16 back to back, two NVIDIA H200, 2026-11-28.
-inline constexpr std::array<ClusterChoice, 5> one_stream_choices_over_ranks = {{
-    {16384, {256, 2, 2, 1, whole_row}},  // 16384: 0.0993 ({512, 2, 1, 1, whole_row}: 0.1159)
-    {32768, {512, 2, 1, 1, whole_row}},  // 0.1473 ({256, 2, 2, 1, 2}: 0.1570)
-    {65536, {512, 2, 1, 2, whole_row}},  // 0.2813 ({512, 2, 1, 1, 3}: 0.3108)
-    {131072, {512, 2, 1, 4, whole_row}},
-    {any_length, {512, 2, 1, 8, whole_row}},
-}};
-inline constexpr std::array<ClusterChoice, 5> two_stream_choices_over_ranks = {{
-    {8192, {256, 2, 2, 1, whole_row}},
-    {16384, {512, 2, 1, 1, whole_row}},  // 0.1412, 0.1421 ({256, 2, 2, 1, 2}: 0.1408, 0.1521)
-    {32768, {512, 2, 1, 2, whole_row}},  // 0.2712, 0.2753 ({256, 2, 2, 2, 2}: 0.2830, 0.3098)
-    {65536, {512, 2, 1, 4, whole_row}},  // 0.6023, 0.6131 ({512, 2, 1, 2, 1}: 0.5934, 0.6123)
-    {any_length, {512, 2, 1, 8, whole_row}},
-}};
+/// Evidence, in the comments: ms of label cross-entropy, in two streams of reverse KL, over 2 ranks; forward +
+/// backward, 4096 rows of bf16 back to back, two NVIDIA H200, 2026-11-28. Shards of other lengths than powers of two
+/// lose up to a third in a shape of the wrong width: where rows are so short that an exchange takes longer than a row,
+/// the ranks wait for one another in turns.
+inline constexpr ClusterChoice one_stream_over_ranks[] = {
+    {20480, {256, 2, 2, 1, whole_row}},       // 12288: 0.0674, 20000: 0.1000 ({.., 2}: 0.0909, 0.1174)
+    {40960, {512, 2, 1, 1, whole_row}},       // 25152: 0.1238, 40000: 0.1724 ({512, 2, 1, 2, ..}: -, 0.2166)
+    {106496, {512, 2, 1, 2, whole_row}},      // 75968: 0.3301, 100032: 0.4573 ({512, 2, 1, 4, ..}: 0.4622, 0.5015)
+    {131072, {512, 2, 1, 4, whole_row}},      // 131072: 0.5417 ({512, 2, 1, 2, 2}: 0.5964)
+    {any_length, {512, 2, 1, 8, whole_row}},  // not measured
+};
+inline constexpr ClusterChoice two_streams_over_ranks[] = {
+    {12288, {256, 2, 2, 1, whole_row}},       // 8192: 0.0778, 12288: 0.0956 ({512, 2, 1, 1, ..}: 0.0953, 0.1345)
+    {32500, {512, 2, 1, 1, whole_row}},       // 25152: 0.1913, 32064: 0.2693 ({512, 2, 1, 2, ..}: 0.3013, 0.2778)
+    {65000, {512, 2, 1, 2, whole_row}},       // 50257: 0.3971, 64128: 0.5264 ({512, 2, 1, 4, ..}: 0.7469, 0.5974)
+    {131000, {512, 2, 1, 4, whole_row}},      // 75968: 0.7234, 128000: 1.1525 ({512, 2, 1, 8, ..}: 0.9192, 1.1979)
+    {any_length, {512, 2, 1, 8, whole_row}},  // 131072: 1.0104 ({512, 2, 1, 4, 2}: 1.1392)
+};
 
 /// As choose_cluster_shape.
 constexpr ClusterShape choose_cluster_shape_over_ranks(std::int64_t columns, DataType type, int streams, int rounds,
                                                        const ClusterShape& alone) {
-  const auto choices =
-      streams == 2 ? std::span(two_stream_choices_over_ranks) : std::span(one_stream_choices_over_ranks);
+  using Choices = std::span<const ClusterChoice>;
+  const Choices choices = streams == 2 ? Choices(two_streams_over_ranks) : Choices(one_stream_over_ranks);
   const ClusterShape* found = rounds == 2 ? nullptr : first_cluster_shape(choices, columns, type, streams);
   return found ? *found : alone;
 }
