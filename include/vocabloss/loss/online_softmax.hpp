@@ -94,6 +94,9 @@ struct PlainStream {
   /// costs some 1e-7. Above this that is less than a hundredth of a unit of bfloat16 in what is left.
   KOKKOS_INLINE_FUNCTION bool keeps_digits() const { return sum >= Real(least_plain_sum); }
   static constexpr double least_plain_sum = 1 + 0x1p-8;
+  /// The same where another softmax is subtracted, which may be so near that far less than 1 - p is left.
+  KOKKOS_INLINE_FUNCTION bool keeps_digits_of_difference() const { return sum >= Real(least_plain_sum_of_two); }
+  static constexpr double least_plain_sum_of_two = 1.25;
 };
 
 /// Plain sums of the two streams, a weighted one, or whatever a round has.

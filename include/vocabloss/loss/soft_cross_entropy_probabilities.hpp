@@ -94,7 +94,7 @@ struct SoftCrossEntropyProbabilities {
   }
   template <int Round>
   KOKKOS_INLINE_FUNCTION bool is_good(const PlainSums<Real>& sums, const Statistics&, Real low) const {
-    return sums.weighted - sums.weighted == Real(0) && sums.x.keeps_digits() &&
+    return sums.weighted - sums.weighted == Real(0) && sums.x.keeps_digits_of_difference() &&
            RelativeLine<Real>(sums.x.maximum, scale_log2).is_usable(low);
   }
   template <int Round>
@@ -152,7 +152,7 @@ struct SoftCrossEntropyProbabilities {
   }
   /// At the maximum, p and q may both be almost 1.
   KOKKOS_INLINE_FUNCTION bool cares_for_maxima(const GradientRow& row) const {
-    return row.excess < Real(PlainStream<Real>::least_plain_sum - 1);
+    return row.excess < Real(PlainStream<Real>::least_plain_sum_of_two - 1);
   }
   KOKKOS_INLINE_FUNCTION bool is_at_maximum(const GradientRow& row, Real max_x, Real) const {
     return max_x == row.maximum;

@@ -88,8 +88,8 @@ struct TeacherWeightedLoss : TwoSoftmaxLoss<RealType, Term> {
   }
   /// At a maximum, p and q may both be almost 1.
   KOKKOS_INLINE_FUNCTION bool cares_for_maxima(const GradientRow& row) const {
-    return row.excess_x < Real(PlainStream<Real>::least_plain_sum - 1) &&
-           row.excess_t < Real(PlainStream<Real>::least_plain_sum - 1);
+    return row.excess_x < Real(PlainStream<Real>::least_plain_sum_of_two - 1) &&
+           row.excess_t < Real(PlainStream<Real>::least_plain_sum_of_two - 1);
   }
   KOKKOS_INLINE_FUNCTION bool is_at_maximum(const GradientRow& row, Real max_x, Real max_t) const {
     return max_x == row.max_x || max_t == row.max_t;

@@ -131,9 +131,11 @@ struct TwoSoftmaxLoss {
   template <int Round>
   KOKKOS_INLINE_FUNCTION bool is_good(const PlainSums<Real>& sums, const Statistics&, Real low) const {
     const RelativeLine<Real> line_x(sums.x.maximum, scale.x_log2), line_t(sums.t.maximum, scale.t_log2);
-    const bool keeps_t = Term::weight_is_student ? sums.t.sum >= Real(0.5) : sums.t.keeps_digits();
-    return sums.weighted - sums.weighted == Real(0) && sums.x.keeps_digits() && keeps_t && line_x.is_usable(low) &&
-           line_t.is_usable(low);
+    // The gradient of a loss that the teacher weights is a difference of the two softmaxes.
+    const bool keeps_digits = Term::weight_is_student
+                                  ? sums.x.keeps_digits() && sums.t.sum >= Real(0.5)
+                                  : sums.x.keeps_digits_of_difference() && sums.t.keeps_digits_of_difference();
+    return sums.weighted - sums.weighted == Real(0) && keeps_digits && line_x.is_usable(low) && line_t.is_usable(low);
   }
   template <int Round>
   KOKKOS_INLINE_FUNCTION State<Round> from_plain(const PlainSums<Real>& sums, const Statistics&) const {

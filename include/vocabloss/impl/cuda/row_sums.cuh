@@ -51,8 +51,8 @@ class PlainRowSums {
   /// is wrong, those with the column that decides a stream.
   __device__ __forceinline__ unsigned lanes_to_sum_again(const Loss& loss, const Statistics& known) const {
     loss::PlainSums<float> all = of_warp(sums_);
-    const bool decides_x = !all.x.keeps_digits() && sums_.x.sum >= 0.5f;
-    const bool decides_t = Loss::streams == 2 && !all.t.keeps_digits() && sums_.t.sum >= 0.5f;
+    const bool decides_x = !all.x.keeps_digits_of_difference() && sums_.x.sum >= 0.5f;
+    const bool decides_t = Loss::streams == 2 && !all.t.keeps_digits_of_difference() && sums_.t.sum >= 0.5f;
     all.x.sum += 2;
     all.t.sum += 2;
     if (!has.maxima || !loss.template is_good<Round>(all, known, low())) return ~0u;
