@@ -118,49 +118,85 @@ Outcome run_team(const Loss& loss, const Impl::RowCall<float>& call, const refer
 }
 
 template <class Tag, class Logit, class Teacher, class Gradient>
+Outcome take(const vocabloss::LossOptions& options, const reference::RowInput& input, int columns_offset,
+             int teacher_offset, bool in_place) {
+  using Loss = typename Tag::template Loss<float>;
+  const int columns = static_cast<int>(input.x.size());
+  Stored<Logit> x(input.x, columns_offset);
+  const Stored<Teacher> t(input.t, teacher_offset);
+  Stored<Gradient> g(std::vector<double>(columns, not_a_number), columns_offset);
+  Impl::RowCall<float> call;
+  call.rows = 1, call.columns = columns, call.vocab = columns;
+  call.logits = {x.first, vocabloss::Precision<Logit>::type, columns};
+  call.teacher = {t.first, vocabloss::Precision<Teacher>::type, columns};
+  call.gradient = {g.first, vocabloss::Precision<Gradient>::type, columns, false};
+  const Gradient* gradient = g.first;
+  if constexpr (std::is_same_v<Logit, Gradient>) {
+    if (in_place) call.gradient.data = x.first, gradient = x.first;
+  }
+  return run_team<Loss, Logit, 16>(Loss(options), call, input, 5, gradient);
+}
+
+/// `tolerance`, `least`: see row_near.
+template <class Gradient>
+void expect_near(const Outcome& ours, const reference::RowOutput& expected, double tolerance, double least) {
+  for (std::size_t k = 0; k < ours.losses.size(); ++k) {
+    EXPECT_TRUE(near(ours.losses[k], expected.losses[k], 1e-5 * std::fmax(1, std::fabs(expected.losses[k]))));
+  }
+  std::vector<double> wanted = expected.gradient;
+  for (double& value : wanted) value = vocabloss::widen(vocabloss::narrow<Gradient>(static_cast<float>(value)));
+  EXPECT_TRUE(row_near(ours.gradient.data(), wanted.data(), static_cast<int>(wanted.size()), tolerance, least));
+}
+
+template <class Tag, class Logit, class Teacher, class Gradient>
 void check_all(int columns_offset, int teacher_offset, bool in_place) {
   using Loss = typename Tag::template Loss<float>;
   vocabloss::LossOptions options;
   options.logit_scale = 0.8;
   options.teacher_scale = 1.25;
   options.jsd_beta = 0.3;
-  const Loss loss(options);
   const typename Tag::template Loss<double> exact(options);
   for (const int columns : {1, 7, 64, 100, 1000}) {
     for (const Shape shape : all_shapes) {
       if (sizeof(Logit) == 2 && shape == Shape::far_away && std::is_same_v<Logit, float16>) continue;
-      const reference::RowInput input = row_of<Loss, Logit, Teacher>(shape, columns);
-      const reference::RowOutput expected = reference::evaluate(exact, input);
-      Stored<Logit> x(input.x, columns_offset);
-      const Stored<Teacher> t(input.t, teacher_offset);
-      Stored<Gradient> g(std::vector<double>(columns, not_a_number), columns_offset);
-      Impl::RowCall<float> call;
-      call.rows = 1, call.columns = columns, call.vocab = columns;
-      call.logits = {x.first, vocabloss::Precision<Logit>::type, columns};
-      call.teacher = {t.first, vocabloss::Precision<Teacher>::type, columns};
-      call.gradient = {g.first, vocabloss::Precision<Gradient>::type, columns, false};
-      const Gradient* gradient = g.first;
-      if constexpr (std::is_same_v<Logit, Gradient>) {
-        if (in_place) call.gradient.data = x.first, gradient = x.first;
-      }
       SCOPED_TRACE(testing::Message() << columns << " columns, shape " << static_cast<int>(shape));
-      const Outcome ours = run_team<Loss, Logit, 16>(loss, call, input, 5, gradient);
+      const reference::RowInput input = row_of<Loss, Logit, Teacher>(shape, columns);
+      const Outcome ours =
+          take<Tag, Logit, Teacher, Gradient>(options, input, columns_offset, teacher_offset, in_place);
       if (shape == Shape::ordinary && columns == 1000) {
         EXPECT_EQ(ours.plain_rounds, Loss::rounds);
       } else if (shape == Shape::not_a_number || shape == Shape::infinite) {
         EXPECT_EQ(ours.plain_rounds, 0);
       }
-      for (int k = 0; k < Loss::outputs; ++k) {
-        EXPECT_TRUE(near(ours.losses[k], expected.losses[k], 1e-5 * std::fmax(1, std::fabs(expected.losses[k]))));
-      }
-      std::vector<double> wanted = expected.gradient;
-      for (double& value : wanted) value = vocabloss::widen(vocabloss::narrow<Gradient>(static_cast<float>(value)));
       // Far from 0, s x_j itself is known to 2^-24 of its size only; of a row that cancels that is much.
       const bool is_far = shape == Shape::far_away;
       const double tolerance = sizeof(Gradient) == 2 ? 1e-3 : is_far ? 1e-4 : 1e-5;
-      EXPECT_TRUE(row_near(ours.gradient.data(), wanted.data(), columns, tolerance, is_far ? 1e-3 : 1e-6));
+      expect_near<Gradient>(ours, reference::evaluate(exact, input), tolerance, is_far ? 1e-3 : 1e-6);
     }
   }
+}
+
+/// One column has probability `peak`, and the teacher nearly agrees: p - q is far smaller than 1 - p.
+template <class Tag>
+void check_agreement(double peak) {
+  const int columns = 4000, some = 1234;
+  reference::RowInput row;
+  row.x = rounded<bfloat16>(logits(columns, 3));
+  double others = 0;
+  for (int j = 0; j < columns; ++j) others += j == some ? 0 : std::exp(row.x[j]);
+  row.x[some] = std::log(others * peak / (1 - peak));
+  row.t = row.x;
+  const std::vector<double> noise = logits(columns, 4);
+  for (int j = 0; j < columns; ++j) row.t[j] += j == some ? 0 : 0.02 * noise[j];
+  row.x = rounded<bfloat16>(row.x);
+  row.t = rounded<bfloat16>(row.t);
+  row.label = 0;
+  row.upstream[0] = 1;
+  SCOPED_TRACE(testing::Message() << "p " << peak);
+  const vocabloss::LossOptions options;
+  const Outcome ours = take<Tag, bfloat16, bfloat16, float>(options, row, 0, 0, false);
+  const reference::RowOutput expected = reference::evaluate(typename Tag::template Loss<double>(options), row);
+  expect_near<float>(ours, expected, 1e-4, 1e-7);
 }
 
 template <class Tag>
@@ -182,5 +218,13 @@ TYPED_TEST(DeviceRow, InPlace) {
 }
 TYPED_TEST(DeviceRow, OddAndNotAlike) { check_all<TypeParam, bfloat16, bfloat16, bfloat16>(2, 7, false); }
 TYPED_TEST(DeviceRow, MixedTypes) { check_all<TypeParam, bfloat16, float, float>(1, 2, false); }
+
+TEST(DeviceRowOfTwoSoftmaxes, KeepsTheDifferenceOfPeakedRowsThatAgree) {
+  for (const double peak : {0.85, 0.9, 0.95, 0.99}) {
+    check_agreement<ForwardKl>(peak);
+    check_agreement<SoftCrossEntropy>(peak);
+    check_agreement<ReverseKl>(peak);
+  }
+}
 
 }  // namespace
