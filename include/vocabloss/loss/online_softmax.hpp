@@ -90,8 +90,8 @@ struct PlainStream {
   KOKKOS_INLINE_FUNCTION void add(const Pack<Real, N>& x, Real scale_log2) {
     for (int j = 0; j < N; ++j) sum += exp2_of(at(x.lane[j], scale_log2));
   }
-  /// Of a merged sum: whether 1 may be subtracted from it although the 1 of its maximum was added in the middle, which
-  /// costs some 1e-7. Above this that is less than a hundredth of a unit of bfloat16 in what is left.
+  /// Of a merged sum: whether 1 may be subtracted although the 1 of its maximum was added in the middle. That costs
+  /// some 1e-7: above this a hundredth of a bfloat16 unit of what is left; of float32, inside 2^-22 * 8 of the terms.
   KOKKOS_INLINE_FUNCTION bool keeps_digits() const { return sum >= Real(least_plain_sum); }
   static constexpr double least_plain_sum = 1 + 0x1p-8;
   /// The same where another softmax is subtracted, which may be so near that far less than 1 - p is left.

@@ -61,7 +61,7 @@ struct ClusterLaunch {
 inline constexpr int no_label = -(1 << 30);
 
 inline constexpr int max_slots = 64;
-/// Rows for which the exchange warp has room; two are on chip at most, and a backward pass asks for a few ahead.
+/// Rows for which the exchange warps have room: a few are on chip, and a backward pass asks for a few ahead.
 inline constexpr int rows_in_flight = 8;
 inline constexpr int max_consumer_warps = 16;
 

@@ -35,8 +35,9 @@ struct ClusterChoice {
 inline constexpr std::int64_t any_length = INT64_C(1) << 40;
 
 /// Evidence, in the comments: ms of forward + backward, 4096 rows of bf16, random normal logits; label cross-entropy,
-/// in two streams reverse KL and soft cross-entropy (that at 4b45444, where it summed fewer rows twice), in two rounds
-/// JSD; one NVIDIA H200, 2026-11-28. On an H100, whose memory is slower, not measured with these kernels.
+/// in two streams reverse KL and soft cross-entropy, in two rounds JSD; one NVIDIA H200, 2026-11-28, commit 4b45444,
+/// where soft cross-entropy summed fewer rows twice; one stream of 16384 to 24000, 40000, 64000, 128256 and 151936 to
+/// 256000 columns, 3ddd845. On an H100, whose memory is slower, not measured with these kernels.
 inline constexpr ClusterChoice one_stream[] = {
     {8192, {256, 2, 2, 1, 2}},            // 0.0472 ({.., whole_row}: 0.0472, {512, 2, 1, 1, 2}: 0.0596)
     {20480, {256, 2, 2, 1, whole_row}},   // 16384: 0.0764, 20000: 0.0912 ({.., 2}: 0.0940)

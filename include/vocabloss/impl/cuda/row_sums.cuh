@@ -47,8 +47,8 @@ class PlainRowSums {
             any - any == 0.0f};
   }
 
-  /// After a merge that was not good: the lanes whose columns must be summed exactly. All; or, where nothing but digits
-  /// is wrong, those with the column that decides a stream.
+  /// After a merge that was not good: the lanes to sum exactly. All; or, where nothing but digits is wrong, those with
+  /// a column that decides a stream. By the stricter rule, whichever is the loss's: a lane too many does no harm.
   __device__ __forceinline__ unsigned lanes_to_sum_again(const Loss& loss, const Statistics& known) const {
     loss::PlainSums<float> all = of_warp(sums_);
     const bool decides_x = !all.x.keeps_digits_of_difference() && sums_.x.sum >= 0.5f;
