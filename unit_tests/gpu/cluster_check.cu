@@ -19,7 +19,8 @@ using Impl::ClusterTickets;
 /// ones.
 std::vector<ClusterShape> other_shapes(int streams) {
   if (streams == 1)
-    return {{512, 2, 1, 1, 3}, {512, 2, 1, 2, 64}, {256, 2, 2, 4, 0}, {512, 2, 1, 8, 2}, {256, 2, 2, 2, 1}};
+    return {{512, 2, 1, 1, 3}, {512, 2, 1, 2, 64}, {256, 4, 2, 4, 1}, {256, 2, 2, 4, 0},
+            {512, 2, 1, 8, 2}, {256, 4, 2, 2, 64}, {256, 2, 2, 2, 1}};
   return {{512, 2, 1, 2, 1}, {512, 2, 1, 4, 0}, {256, 2, 2, 8, 64}, {256, 2, 2, 4, 2}, {512, 2, 1, 1, 64}};
 }
 
@@ -41,25 +42,32 @@ struct ClusterProgram {
   template <template <class> class Loss, class Check>
   void run(const RowLoss& facts, const RowProblem& problem, const Check& check) {
     using L = Loss<float>;
-    const auto in_shape = [&](const ClusterShape& shape, ClusterTickets* dealt) {
-      check(shape.describe() + (dealt ? "" : ", no tickets"),
-            [&facts, shape, dealt](DataType type, const RowCall<float>& call, Pass pass) {
+    const auto in_shape = [&](const ClusterShape& shape, const ClusterShape& forward, ClusterTickets* dealt) {
+      check(shape.describe() + ", forward " + forward.describe() + (dealt ? "" : ", no tickets"),
+            [&facts, shape, forward, dealt](DataType type, const RowCall<float>& call, Pass pass) {
               const L loss(facts.options);
-              if (type == DataType::bf16) Impl::launch_cluster<L, bfloat16>(loss, call, pass, shape, dealt, nullptr);
-              if (type == DataType::fp16) Impl::launch_cluster<L, float16>(loss, call, pass, shape, dealt, nullptr);
-              if (type == DataType::fp32) Impl::launch_cluster<L, float>(loss, call, pass, shape, dealt, nullptr);
+              const ClusterShape& now = pass == Pass::forward ? forward : shape;
+              if (type == DataType::bf16) Impl::launch_cluster<L, bfloat16>(loss, call, pass, now, dealt, nullptr);
+              if (type == DataType::fp16) Impl::launch_cluster<L, float16>(loss, call, pass, now, dealt, nullptr);
+              if (type == DataType::fp32) Impl::launch_cluster<L, float>(loss, call, pass, now, dealt, nullptr);
             });
     };
     // One of the two: over all losses, problems and layouts (6 of each problem, mostly) both meet everything.
     const int now = turn++;
     const ClusterShape* chosen = Impl::choose_cluster_shape(problem.columns, problem.type, facts.streams, facts.rounds);
     const bool other_now = (now + now / 6) % 2 == 1;
-    if (chosen && !other_now) in_shape(*chosen, tickets);
+    if (chosen && !other_now) {
+      const std::int64_t rows = now % 4 == 0 ? problem.rows : 1 << 20;  // of so many rows, each streams through a block
+      in_shape(*chosen,
+               Impl::choose_forward_cluster_shape(problem.columns, rows, problem.type, facts.streams, facts.rounds,
+                                                  *chosen),
+               tickets);
+    }
     if (!other_now) return;
     const std::vector<ClusterShape> others = other_shapes(facts.streams);
     const ClusterShape& other = others[now / 2 % others.size()];
     if (other.holds(Impl::vectors_of(problem.columns, problem.type), facts.streams)) {
-      in_shape(other, now % 3 == 0 ? nullptr : tickets);
+      in_shape(other, other, now % 3 == 0 ? nullptr : tickets);
     }
   }
 

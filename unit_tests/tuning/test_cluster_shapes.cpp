@@ -52,16 +52,45 @@ TEST(ClusterShapes, HoldTheRowsThatGetThem) {
         ASSERT_NE(alone, nullptr) << columns;
         const std::int64_t vectors = Impl::vectors_of(columns, type);  // wherever the row starts
         EXPECT_TRUE(alone->holds(vectors, kind.streams)) << alone->describe();
-        const ClusterShape forward =
-            Impl::choose_forward_cluster_shape(columns, type, kind.streams, kind.rounds, *alone);
-        EXPECT_TRUE(forward.holds(vectors, kind.streams)) << forward.describe();
-        if (kind.rounds == 1) {
-          EXPECT_LE(forward.width, alone->width) << columns << " columns";
-        }
         const ClusterShape shared = choose_cluster_shape_over_ranks(columns, type, kind.streams, kind.rounds, *alone);
         EXPECT_TRUE(shared.holds(vectors, kind.streams)) << shared.describe();
       }
       EXPECT_EQ(choose_cluster_shape(most + 1, type, kind.streams, kind.rounds), nullptr);
+    }
+  }
+}
+
+/// Rows stream through a block each, unless there are too few of them; two rounds keep the rows.
+TEST(ClusterShapes, OfAForwardPassGrowWiderOnlyWhereRowsAreFew) {
+  for (const Kind& kind : kinds) {
+    for (const DataType type : types) {
+      for (const std::int64_t columns : {1, 8192, 50257, 131072}) {
+        const ClusterShape* alone = choose_cluster_shape(columns, type, kind.streams, kind.rounds);
+        ASSERT_NE(alone, nullptr) << columns;
+        int wider = 8;
+        for (const std::int64_t rows : {1, 128, 300, 600, 4096}) {
+          const ClusterShape forward =
+              Impl::choose_forward_cluster_shape(columns, rows, type, kind.streams, kind.rounds, *alone);
+          if (kind.rounds == 2) {
+            EXPECT_EQ(forward, *alone);
+            continue;
+          }
+          EXPECT_LE(forward.width, wider) << columns << " columns, " << rows << " rows";
+          wider = forward.width;
+          const vocabloss::ClusterCut row = forward.cut(Impl::vectors_of(columns, type), kind.streams, 96 * 1024);
+          EXPECT_GE(row.slots, 2) << forward.describe();  // one to sum, one to load into
+          if (forward.width > 1) {
+            EXPECT_GT(2 * row.slice_vectors, forward.piece_vectors()) << forward.describe();
+          }
+        }
+        if (kind.rounds == 1) {
+          EXPECT_EQ(wider, 1) << columns << " columns";
+        }
+      }
+      if (kind.rounds == 1) {
+        const ClusterShape* alone = choose_cluster_shape(131072, type, kind.streams, kind.rounds);
+        EXPECT_GT(Impl::choose_forward_cluster_shape(131072, 128, type, kind.streams, kind.rounds, *alone).width, 1);
+      }
     }
   }
 }

@@ -256,7 +256,7 @@ struct Jsd {
   /// Whether one column has almost all of p. Its log p - log m and the mean of them cancel, to the digit only if both
   /// are found in the same way.
   KOKKOS_INLINE_FUNCTION static bool is_decided(const Statistics& statistics) {
-    return !(statistics.log2_sum_x >= Real(0.32));  // log2 of PlainStream::least_plain_sum_of_two
+    return !(statistics.log2_sum_x >= Real(0.087));  // log2 of PlainStream::least_plain_sum_of_two
   }
 
   /// The mixture from p and q themselves: log p and log q in one multiply-add each, with constants rounded once. What

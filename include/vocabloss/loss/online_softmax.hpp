@@ -96,7 +96,7 @@ struct PlainStream {
   static constexpr double least_plain_sum = 1 + 0x1p-8;
   /// The same where another softmax is subtracted, which may be so near that far less than 1 - p is left.
   KOKKOS_INLINE_FUNCTION bool keeps_digits_of_difference() const { return sum >= Real(least_plain_sum_of_two); }
-  static constexpr double least_plain_sum_of_two = 1.25;
+  static constexpr double least_plain_sum_of_two = 1 + 0x1p-4;
 };
 
 /// Plain sums of the two streams, a weighted one, or whatever a round has.

@@ -64,6 +64,14 @@ inline constexpr int max_slots = 64;
 /// Rows for which the exchange warps have room: a few are on chip, and a backward pass asks for a few ahead.
 inline constexpr int rows_in_flight = 8;
 inline constexpr int max_consumer_warps = 16;
+/// Rows whose statistics a pass that streams need not have before it goes on.
+inline constexpr int streamed_rows_unfinished = 2;
+
+/// Whether rows stay in the ring for another round of statistics, or for their gradient.
+template <class Loss>
+constexpr bool keeps_rows(Pass pass) {
+  return pass != Pass::forward || Loss::rounds > 1;
+}
 
 template <class Loss, int Round>
 struct RoundBuffers {

@@ -39,15 +39,14 @@ struct ClusterKernel {
     const int vectors = most_vectors<vector_columns<T>>(call.columns, is_aligned(call.logits, call.rows));
     launch.width = shape.width;
     const ClusterCut row = shape.cut(vectors, Loss::streams, dynamic_bytes - control_bytes);
-    const int pieces = static_cast<int>(std::min<std::int64_t>(row.pieces, max_slots + 1));
+    const int pieces = static_cast<int>(row.pieces);
     launch.slices = {static_cast<int>(row.slice_vectors), pieces};
     launch.region_bytes = ClusterShape::region_bytes(row.slot_vectors);
     launch.slot_bytes = Loss::streams * launch.region_bytes;
     // Producers run ahead by fewer rows than there are claims, or one that waits for a claim might hold up its
     // retirement; and an exchange warp that is two rows behind still finds the claim of the row that is not its own.
     launch.slots = std::min(row.slots, (max_claims - 5) * pieces);
-    // A forward pass keeps no row for its gradient.
-    launch.ahead = std::clamp(launch.slots - pieces, 0, pass == Pass::forward ? pieces : std::min(shape.ahead, pieces));
+    launch.ahead = std::clamp(launch.slots - pieces, 0, std::min(shape.ahead, pieces));
     launch.tickets = tickets;
     return launch;
   }
@@ -55,7 +54,7 @@ struct ClusterKernel {
   static void launch(const Loss& loss, const RowCall<float>& call, const ClusterShape& shape, ClusterTickets* tickets,
                      cudaStream_t stream, const RankExchange& ranks) {
     const ClusterLaunch launch = constants(call, shape, tickets);
-    if (launch.slices.pieces > launch.slots) {
+    if (keeps_rows<Loss>(pass) && launch.slices.pieces > launch.slots) {
       throw PathRefused("vocabloss: path cluster (" + shape.describe() + "): a row of " + std::to_string(call.columns) +
                         " columns does not fit");
     }
@@ -112,8 +111,9 @@ struct ClusterKernel {
   }
 };
 
-/// Calls `visitor` with the compile-time part of a shape; false if no such kernel is compiled.
-template <class Visitor>
+/// Calls `visitor` with the compile-time part of a shape; false if no such kernel is compiled. Four vectors a thread
+/// take fewer instructions a column, but those of two streams do not fit the registers.
+template <int Streams, class Visitor>
 bool visit_consumer_shape(const ClusterShape& shape, Visitor&& visitor) {
   const auto matches = [&](auto candidate) {
     using Shape = decltype(candidate);
@@ -122,6 +122,9 @@ bool visit_consumer_shape(const ClusterShape& shape, Visitor&& visitor) {
     visitor(candidate);
     return true;
   };
+  if constexpr (Streams == 1) {
+    if (matches(ConsumerShape<256, 4, 1, 2>{})) return true;
+  }
   return matches(ConsumerShape<512, 2>{}) || matches(ConsumerShape<256, 2, 1, 2>{});
 }
 
@@ -133,7 +136,7 @@ inline void cluster_initialise(ClusterTickets* tickets, cudaStream_t stream) {
 template <class Loss, class Logit, Pass pass, class RankExchange>
 void launch_cluster_of_shape(const Loss& loss, const RowCall<float>& call, const ClusterShape& shape,
                              ClusterTickets* tickets, cudaStream_t stream, const RankExchange& ranks) {
-  const bool known = visit_consumer_shape(shape, [&](auto candidate) {
+  const bool known = visit_consumer_shape<Loss::streams>(shape, [&](auto candidate) {
     using Shape = decltype(candidate);
     ClusterKernel<Loss, Logit, pass, Shape, RankExchange>::launch(loss, call, shape, tickets, stream, ranks);
   });

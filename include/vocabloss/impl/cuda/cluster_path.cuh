@@ -47,7 +47,7 @@ struct ClusterPath {
       plan.cluster = request.variant.empty() ? *chosen : ClusterShape::parse(request.variant);
       plan.cluster_forward = plan.cluster;
       if (request.variant.empty()) {
-        plan.cluster_forward = choose_forward_cluster_shape(problem.partition.columns, Precision<Logit>::type,
+        plan.cluster_forward = choose_forward_cluster_shape(problem.partition.columns, problem.rows, Precision<Logit>::type,
                                                             Loss::streams, Loss::rounds, plan.cluster);
       }
       plan.variant = plan.cluster.describe();
@@ -73,7 +73,7 @@ struct ClusterPath {
  private:
   /// Of a shape that was asked for: whether it is compiled and holds the row.
   static std::string shape_refusal(const ClusterProblem& problem, const ClusterShape& shape) {
-    if (!visit_consumer_shape(shape, [](auto) {})) {
+    if (!visit_consumer_shape<Loss::streams>(shape, [](auto) {})) {
       return "path cluster has no kernel of shape " + shape.describe() + ": leave the variant to the plan";
     }
     if (shape.holds(vectors_of(problem.columns, problem.logits), problem.streams)) return "";

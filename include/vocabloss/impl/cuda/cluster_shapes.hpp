@@ -39,7 +39,7 @@ inline constexpr std::int64_t any_length = INT64_C(1) << 40;
 /// where soft cross-entropy summed fewer rows twice; one stream of 16384 to 24000, 40000, 64000, 128256 and 151936 to
 /// 256000 columns, 3ddd845. On an H100, whose memory is slower, not measured with these kernels.
 inline constexpr ClusterChoice one_stream[] = {
-    {8192, {256, 2, 2, 1, 2}},            // 0.0472 ({.., whole_row}: 0.0472, {512, 2, 1, 1, 2}: 0.0596)
+    {8192, {256, 4, 2, 1, 2}},            // 0.0449 ({256, 2, 2, 1, 2}: 0.0480, {512, 2, 1, 1, 2}: 0.0596)
     {20480, {256, 2, 2, 1, whole_row}},   // 16384: 0.0764, 20000: 0.0912 ({.., 2}: 0.0940)
     {24576, {256, 2, 2, 1, 2}},           // 24000: 0.1045 ({.., whole_row}: 0.1092)
     {40960, {256, 2, 2, 2, whole_row}},   // 32768: 0.1376, 40000: 0.1686 ({512, 2, 1, 1, whole_row}: 0.1391, 0.1690)
@@ -95,16 +95,22 @@ constexpr const ClusterShape* choose_cluster_shape(std::int64_t columns, DataTyp
   return first_cluster_shape(cluster_choices(streams, rounds), columns, type, streams);
 }
 
-/// Of a forward pass, which keeps no row for its gradient: the narrowest shape that holds one (131072 columns, label
-/// cross-entropy, ms on that H200: 0.330, one twice as wide 0.419).
-inline constexpr ClusterChoice narrow_first[] = {{any_length, {256, 2, 2, 1, whole_row}},
-                                                 {any_length, {512, 2, 1, 1, whole_row}},
-                                                 {any_length, {512, 2, 1, 2, whole_row}},
-                                                 {any_length, {512, 2, 1, 4, whole_row}}};
-constexpr ClusterShape choose_forward_cluster_shape(std::int64_t columns, DataType type, int streams, int rounds,
-                                                    const ClusterShape& otherwise) {
-  const ClusterShape* found = rounds == 2 ? nullptr : first_cluster_shape(narrow_first, columns, type, streams);
-  return found ? *found : otherwise;
+/// Blocks of all clusters at which rows, some of which take longer, still spread evenly: four for each that two blocks a
+/// multiprocessor keep resident.
+inline constexpr std::int64_t enough_blocks = 1024;
+
+/// Of a forward pass, through which rows stream: a block takes a whole row, since every block of a cluster merges its
+/// warps again; or a part of one, where there are few rows. (131072 columns, ms on that H200: label cross-entropy 0.245,
+/// {256, 2, 2, 1, 0} 0.299; reverse KL 0.486, {256, 4, 2, 1, 0} 0.520.)
+constexpr ClusterShape choose_forward_cluster_shape(std::int64_t columns, std::int64_t rows, DataType type, int streams,
+                                                    int rounds, const ClusterShape& otherwise) {
+  if (rounds == 2) return otherwise;
+  ClusterShape shape{256, streams == 1 ? 4 : 2, 2, 1, 0};
+  const std::int64_t vectors = vectors_of(columns, type);
+  while (shape.width < 8 && rows * shape.width < enough_blocks && vectors > shape.width * shape.piece_vectors()) {
+    shape.width *= 2;
+  }
+  return shape;
 }
 
 /// The longest row that some shape holds.

@@ -15,40 +15,36 @@
 ///
 /// (A loss of two rounds does not: its state of the next row would not fit the registers.) Warps never wait for one
 /// another: each leaves its merged state to the exchange warp and goes on.
+///
+/// A pass that keeps no row for a later stage streams: a piece's slot is free once it is summed, so that a row may be
+/// longer than the ring, and one block takes rows of any length.
 
+#include <vocabloss/impl/cuda/consumer_ring.cuh>
 #include <vocabloss/impl/cuda/piece_gradient.cuh>
-#include <vocabloss/impl/cuda/piece_repair.cuh>
-#include <vocabloss/impl/cuda/row_claims.cuh>
 #include <vocabloss/impl/cuda/row_sums.cuh>
-
-#include <cstddef>
 
 namespace vocabloss::Impl {
 
 template <class Loss, class T, Pass pass, class Shape>
 struct Consumer {
-  using Layout = RowLayout<vector_columns<T>, Shape::piece_vectors>;
-  using View = PieceView<Loss, T, Shape>;
+  using Ring = ConsumerRing<Loss, T, Shape>;
   using Slice = SliceOfRow;
   using Statistics = typename Loss::Statistics;
   template <int Round>
   using Sums = std::conditional_t<loss::SumsPlainly<Loss, Round>, PlainRowSums<Loss, T, Shape, Round>,
                                   ExactRowSums<Loss, T, Shape, Round>>;
+  static constexpr bool streams_rows = !keeps_rows<Loss>(pass);
 
   const Loss& loss;
-  const RowCall<float>& call;
-  const ClusterLaunch& launch;
-  const RowClaims claims;
-  ClusterShared<Loss>& shared;
-  const int thread;
-  const std::uint32_t ring_address;  ///< of this thread's first vector in slot 0
-  const std::uint32_t shared_base;
+  const Ring ring;
 
   __device__ void run() {
     if constexpr (pass == Pass::backward) {
       run_backward();
+    } else if constexpr (streams_rows) {
+      run_streaming();
     } else {
-      run_forward();
+      run_keeping();
     }
   }
 
@@ -61,8 +57,8 @@ struct Consumer {
     RingCursor cursor{};  ///< of the next one
   };
 
-  __device__ __forceinline__ void run_forward() {
-    const int pieces = launch.slices.pieces, ahead = launch.ahead;
+  __device__ __forceinline__ void run_keeping() {
+    const int pieces = ring.launch.slices.pieces, ahead = ring.launch.ahead;
     Gathering<0> first;
     for (int i = 0;; ++i) {
       // First what is left of this row, then a part of the next.
@@ -73,15 +69,35 @@ struct Consumer {
         if (!exists) return;
         first.pieces = 0;
         if constexpr (Loss::rounds == 2) {
-          gather_second(i, first.cursor.before(pieces, launch.slots));
+          gather_second(i, first.cursor.before(pieces, ring.launch.slots));
           break;
         }
       }
-      wait(&shared.template round<Loss::rounds - 1>().ready[RowSlot(i).index], RowSlot(i).parity);
+      wait_for_statistics(i);
       if constexpr (pass == Pass::forward_backward) {
-        RingCursor gradient = first.cursor.before(pieces + first.pieces, launch.slots);
+        RingCursor gradient = first.cursor.before(pieces + first.pieces, ring.launch.slots);
         differentiate(i, gradient);
       }
+    }
+  }
+
+  __device__ __forceinline__ void run_streaming() {
+    RingCursor cursor;
+    for (int i = 0;; ++i) {
+      ring.wait_until_full(cursor);
+      const Slice slice = ring.slice_of(i);
+      if (!slice.exists()) return;
+      const int label_piece = Loss::needs_label ? ring.label_piece(slice, cursor) : -1;
+      float label_logit = 0;
+      Sums<0> sums;
+      ring.walk(slice, 0, ring.launch.slices.pieces, cursor,
+                [&](auto ordinary, const RingCursor& at, int p, bool is_last) {
+                  take<0, true, ordinary()>(sums, {}, i, slice, at, p);
+                  if (Loss::needs_label && p == label_piece) label_logit = ring.label_logit(slice, at, p);
+                  if (is_last) ring.release(at, slice.odd != 0);
+                });
+      leave<0>(i, sums, {}, slice, label_logit, [&](int p) { return ring.stored(i, slice, p); });
+      if (i >= streamed_rows_unfinished) wait_for_statistics(i - streamed_rows_unfinished);
     }
   }
 
@@ -91,71 +107,19 @@ struct Consumer {
     RingCursor gradient;
     for (int i = 0; i < rows_ahead; ++i) ask_for_statistics(i);
     for (int i = 0;; ++i) {
-      wait_until_full(gradient);
-      if (!slice_of(i).exists()) return;
+      ring.wait_until_full(gradient);
+      if (!ring.slice_of(i).exists()) return;
       ask_for_statistics(i + rows_ahead);
-      wait(&shared.template round<Loss::rounds - 1>().ready[RowSlot(i).index], RowSlot(i).parity);
+      wait_for_statistics(i);
       differentiate(i, gradient);
     }
   }
   __device__ __forceinline__ void ask_for_statistics(int i) const {
-    if (thread % 32 == 0) arrive(&shared.first.gathered[RowSlot(i).index]);
+    if (ring.thread % 32 == 0) arrive(&ring.shared.first.gathered[RowSlot(i).index]);
   }
-
-  // ---- slots --------------------------------------------------------------------------------------------------------
-
-  __device__ __forceinline__ void wait_until_full(const RingCursor& cursor) const {
-    wait(shared_base + static_cast<std::uint32_t>(offsetof(ClusterShared<Loss>, full) + cursor.slot * sizeof(Barrier)),
-         cursor.parity);
-  }
-  /// `written`: whether this thread may have stored to the slot.
-  __device__ __forceinline__ void release(const RingCursor& cursor, bool written) const {
-    if (written) order_before_bulk_copies();
-    __syncwarp();
-    if (thread % 32 == 0) {
-      arrive(shared_base +
-             static_cast<std::uint32_t>(offsetof(ClusterShared<Loss>, done) + cursor.slot * sizeof(Barrier)));
-    }
-  }
-
-  __device__ __forceinline__ std::uint32_t region(const RingCursor& cursor, int stream) const {
-    return address(cursor) - thread * 16 + stream * launch.region_bytes;
-  }
-
-  /// Once the row's first slot has been waited for.
-  __device__ __forceinline__ Slice slice_of(int i) const { return shared.slice[i % max_claims][thread < 32 ? 0 : 1]; }
-  __device__ __forceinline__ Layout layout_of(const Slice& slice) const { return {slice.phase, call.columns}; }
-
-  __device__ __forceinline__ std::uint32_t address(const RingCursor& cursor) const {
-    return ring_address + cursor.slot * launch.slot_bytes;
-  }
-  __device__ __forceinline__ View ordinary_view(const Slice& slice, const RingCursor& cursor, int p) const {
-    const int first = slice.first_column + (p * Shape::piece_vectors + thread) * vector_columns<T>;
-    const auto teacher = static_cast<std::uint32_t>(launch.region_bytes);
-    return {address(cursor), teacher, thread, Shape::piece_vectors, first, call.columns, false};
-  }
-  /// Any piece; the one after the last is the tail, in the slot of the last. The first threads have what is odd at a
-  /// row's beginning to do: the tail is for those from the middle on.
-  __device__ __forceinline__ View view(const Slice& slice, const RingCursor& cursor, int p) const {
-    constexpr int n = vector_columns<T>;
-    const bool is_tail = p == launch.slices.pieces;
-    const int count = is_tail ? slice.vectors - p * Shape::piece_vectors
-                              : Layout::count(launch.slices, p, slice.vectors - p * Shape::piece_vectors);
-    const int first = slice.first_column + p * (Shape::piece_vectors * n);
-    const int end = min(first + count * n, call.columns);
-    const bool is_cut = first < 0 || first + max(count, Shape::piece_vectors) * n > end;
-    const auto teacher = static_cast<std::uint32_t>(launch.region_bytes);
-    const int vector = is_tail ? place_in_tail() : thread;
-    const std::uint32_t data = address(cursor) + (vector - thread + (is_tail ? Shape::piece_vectors : 0)) * 16;
-    return {data, teacher, vector, count, first + vector * n, end, is_cut};
-  }
-  __device__ __forceinline__ int place_in_tail() const { return thread ^ (Shape::threads / 2); }
-  __device__ __forceinline__ int tail_of(const Slice& slice) const {
-    return slice.tail(launch.slices.pieces, Shape::piece_vectors);
-  }
-  /// Whether the warp has vectors there.
-  __device__ __forceinline__ bool has_tail(const Slice& slice) const {
-    return tail_of(slice) > (place_in_tail() & ~31);
+  __device__ __forceinline__ void wait_for_statistics(int i) const {
+    const RowSlot use(i);
+    wait(&ring.shared.template round<Loss::rounds - 1>().ready[use.index], use.parity);
   }
 
   // ---- statistics ---------------------------------------------------------------------------------------------------
@@ -164,13 +128,13 @@ struct Consumer {
   /// left to do where they have been summed before. False: there is no such row.
   __device__ __forceinline__ bool gather_until(int target, int i, Gathering<0>& row) {
     if (target <= row.pieces) return true;
-    wait_until_full(row.cursor);
-    const Slice slice = slice_of(i);
+    ring.wait_until_full(row.cursor);
+    const Slice slice = ring.slice_of(i);
     if (!slice.exists()) return false;
     sum<0, true>(row.sums, {}, i, slice, row.pieces, target, row.cursor);
     row.pieces = target;
-    if (target == launch.slices.pieces) {
-      leave<0>(i, row.sums, {}, slice, row.cursor);
+    if (target == ring.launch.slices.pieces) {
+      leave_kept<0>(i, row.sums, {}, slice, row.cursor);
       row.sums = Sums<0>{};
     }
     return true;
@@ -179,180 +143,131 @@ struct Consumer {
   /// The second round, with the statistics of the first.
   __device__ __forceinline__ void gather_second(int i, RingCursor cursor) {
     const RowSlot use(i);
-    wait(&shared.first.ready[use.index], use.parity);
-    const Statistics& known = shared.posted[use.index].statistics;
-    const Slice slice = slice_of(i);
+    wait(&ring.shared.first.ready[use.index], use.parity);
+    const Statistics& known = ring.shared.posted[use.index].statistics;
+    const Slice slice = ring.slice_of(i);
     Sums<1> sums;
-    sum<1, false>(sums, known, i, slice, 0, launch.slices.pieces, cursor);
-    leave<1>(i, sums, known, slice, cursor);
+    sum<1, false>(sums, known, i, slice, 0, ring.launch.slices.pieces, cursor);
+    leave_kept<1>(i, sums, known, slice, cursor);
   }
 
   /// Pieces from `p` up to `end`. `is_first`: nobody has waited for them yet.
   template <int Round, bool is_first>
   __device__ __forceinline__ void sum(Sums<Round>& sums, const Statistics& known, int i, const Slice& slice, int p,
                                       int end, RingCursor& cursor) {
-    for (;;) {
-      for (const int stop = slice.ordinary_until(p, end); p < stop; ++p, cursor.advance(launch.slots)) {
-        if constexpr (is_first) wait_until_full(cursor);
-        absorb<Round, true>(sums, known, ordinary_view(slice, cursor, p), cursor);
-      }
-      const bool is_tail = p == end;
-      if (is_tail && (end < launch.slices.pieces || !has_tail(slice))) return;
-      const RingCursor at = is_tail ? cursor.before(1, launch.slots) : cursor;
-      if (is_first && !is_tail) wait_until_full(at);
-      if (is_first && slice.odd & Slice::shifted) shift_teacher(i, slice, p, at);
-      if (!loss::SumsPlainly<Loss, Round> && slice.odd & Slice::ragged) neutralise(slice, p, at);
-      absorb<Round, false>(sums, known, view(slice, at, p), at);
-      if (is_tail) return;
-      ++p;
-      cursor.advance(launch.slots);
-    }
+    ring.walk(slice, p, end, cursor, [&](auto ordinary, const RingCursor& at, int piece, bool) {
+      take<Round, is_first, ordinary()>(sums, known, i, slice, at, piece);
+    });
   }
-  template <int Round, bool ordinary>
-  __device__ __forceinline__ void absorb(Sums<Round>& sums, const Statistics& known, const View& piece,
-                                         const RingCursor& cursor) const {
+  template <int Round, bool is_first, bool ordinary>
+  __device__ __forceinline__ void take(Sums<Round>& sums, const Statistics& known, int i, const Slice& slice,
+                                       const RingCursor& at, int p) {
+    if constexpr (ordinary) {
+      if (is_first) ring.wait_until_full(at);
+    } else {
+      if (is_first && p < ring.launch.slices.pieces) ring.wait_until_full(at);
+      if (is_first && slice.odd & Slice::shifted) ring.shift_teacher(i, slice, p, at);
+      if (!loss::SumsPlainly<Loss, Round> && slice.odd & Slice::ragged) ring.neutralise(slice, p, at);
+    }
+    const auto piece = ring.template view<ordinary>(slice, at, p);
     if constexpr (loss::SumsPlainly<Loss, Round>) {
       sums.template absorb<ordinary>(loss, known, piece);
     } else {
-      sums.template absorb<ordinary>(loss, known, piece, Loss::needs_label ? shared.label[cursor.slot] : no_label);
+      sums.template absorb<ordinary>(loss, known, piece, Loss::needs_label ? ring.shared.label[at.slot] : no_label);
     }
   }
 
-  /// The warp's state of a whole row, for the exchange warp. `end`: the cursor past its last piece.
+  /// Of a row that is in the ring. `end`: the cursor past its last piece.
   template <int Round>
+  __device__ __forceinline__ void leave_kept(int i, Sums<Round>& sums, const Statistics& known, const Slice& slice,
+                                             const RingCursor& end) {
+    const int pieces = ring.launch.slices.pieces, slots = ring.launch.slots;
+    const RingCursor start = end.before(pieces, slots);
+    const auto place_of = [&](int p) {
+      RingCursor at = start;
+      at.slot += min(p, pieces - 1);
+      if (at.slot >= slots) at.slot -= slots;
+      return at;
+    };
+    float label_logit = 0;
+    if constexpr (Loss::needs_label) {
+      const int p = ring.label_piece(slice, start);
+      if (p >= 0) label_logit = ring.label_logit(slice, place_of(p), p);
+    }
+    leave<Round>(i, sums, known, slice, label_logit, [&](int p) {
+      if (slice.odd & Slice::ragged) {
+        ring.neutralise(slice, p, place_of(p));
+        __syncwarp();
+      }
+      return ring.template view<false>(slice, place_of(p), p);
+    });
+    if constexpr (pass == Pass::forward && Round == Loss::rounds - 1) {
+      for (int p = 0; p < pieces; ++p) ring.release(place_of(p), slice.odd != 0);
+    }
+  }
+
+  /// The warp's state of a whole row, for the exchange warp. `piece_again(p)`: a piece, for another look at it.
+  template <int Round, class PieceAgain>
   __device__ __forceinline__ void leave(int i, Sums<Round>& sums, const Statistics& known, const Slice& slice,
-                                        const RingCursor& end) {
-    const RingCursor start = end.before(launch.slices.pieces, launch.slots);
-    constexpr bool is_last = Round == Loss::rounds - 1;
+                                        float label_logit, PieceAgain&& piece_again) {
     typename Loss::template State<Round> merged;
     bool is_finite = false;
     if constexpr (loss::SumsPlainly<Loss, Round>) {
       const auto plain = sums.merge(loss, known);
-      merged = plain.is_good ? plain.state : sum_again<Round>(sums, known, slice, start);
-      if constexpr (Loss::needs_label) loss.note_label(merged, label_logit(slice, start));
+      merged = plain.is_good ? plain.state : sum_again<Round>(sums, plain.sums, known, slice, piece_again);
+      if constexpr (Loss::needs_label) loss.note_label(merged, label_logit);
       is_finite = plain.is_finite;
     } else {
       merged = sums.merge(loss);
     }
-    if constexpr (pass == Pass::forward && is_last) {
-      RingCursor cursor = start;
-      for (int p = 0; p < launch.slices.pieces; ++p, cursor.advance(launch.slots)) release(cursor, slice.odd != 0);
-    }
-    if (thread % 32 == 0) {
-      auto& buffers = shared.template round<Round>();
-      const int use = RowSlot(i).index;
-      buffers.warp_state[use][thread / 32] = to_words(merged);
-      if constexpr (is_last) shared.sums_are_finite[use][thread / 32] = is_finite;
+    if (ring.thread % 32 == 0) {
+      auto& buffers = ring.shared.template round<Round>();
+      const int use = RowSlot(i).index, warp = ring.thread / 32;
+      buffers.warp_state[use][warp] = to_words(merged);
+      if constexpr (Round == Loss::rounds - 1) ring.shared.sums_are_finite[use][warp] = is_finite;
       arrive(&buffers.gathered[use]);
     }
   }
 
-  /// Where a column of the row lies in the slice: its piece, or -1.
-  __device__ __forceinline__ int piece_of(const Slice& slice, int column) const {
-    const int vector = (column - slice.first_column) / vector_columns<T>;
-    const bool is_here = column >= 0 && column >= slice.first_column && vector < slice.vectors;
-    return is_here ? min(vector / Shape::piece_vectors, launch.slices.pieces - 1) : -1;
-  }
-  /// The label's logit, for one warp of one block; 0 for all others.
-  __device__ __forceinline__ float label_logit(const Slice& slice, RingCursor cursor) const {
-    const int label = shared.label[cursor.slot];
-    const int p = thread < 32 ? piece_of(slice, label) : -1;
-    if (p < 0) return 0;
-    cursor.slot += p;
-    if (cursor.slot >= launch.slots) cursor.slot -= launch.slots;
-    const int first = slice.first_column + p * (Shape::piece_vectors * vector_columns<T>);
-    return widen(static_cast<const T*>(__cvta_shared_to_generic(region(cursor, 0)))[label - first]);
-  }
-
   /// The exact way, but for the label, where the plain one will not do. Mostly one lane holds the column that decides a
-  /// row: then all lanes share its words.
-  template <int Round>
-  __device__ __forceinline__ auto sum_again(Sums<Round>& plain, const Statistics& known, const Slice& slice,
-                                            const RingCursor& start) {
-    ExactRowSums<Loss, T, Shape, Round> sums;
-    const unsigned lanes = plain.lanes_to_sum_again(loss, known);
+  /// row: then all lanes share its words, and the other lanes' plain sums stand.
+  template <int Round, class PieceAgain>
+  __device__ __forceinline__ auto sum_again(const Sums<Round>& plain, const loss::PlainSums<float>& of_warp,
+                                            const Statistics& known, const Slice& slice, PieceAgain&& piece_again) {
+    const unsigned lanes = plain.lanes_to_sum_again(loss, of_warp, known);
     const bool is_all = lanes == ~0u;
-    RingCursor next = start;
-    const bool ends_in_tail = has_tail(slice);
+    ExactRowSums<Loss, T, Shape, Round> sums;
+    if (!is_all) sums.begin_with(loss, plain.sums_without(lanes), known);
+    const int first = is_all ? 0 : ring.thread % 32, step = is_all ? 1 : 32;
+    const int pieces = ring.launch.slices.pieces + (ring.has_tail(slice) ? 1 : 0);
 #pragma unroll 1
-    for (int p = 0; p < launch.slices.pieces + (ends_in_tail ? 1 : 0); ++p, next.advance(launch.slots)) {
-      const bool is_tail = p == launch.slices.pieces;
-      const RingCursor cursor = is_tail ? next.before(1, launch.slots) : next;
-      if (slice.odd & Slice::ragged) {
-        neutralise(slice, p, cursor);
-        __syncwarp();
-      }
-      View piece = view(slice, cursor, p);
-      if (tail_of(slice) > 0 && p + 1 == launch.slices.pieces) piece.count = Shape::piece_vectors;
-      const int first = is_all ? 0 : thread % 32, step = is_all ? 1 : 32;
+    for (int p = 0; p < pieces; ++p) {
+      const auto piece = piece_again(p);
 #pragma unroll 1
-      for (unsigned left = is_all ? 1u << thread % 32 : lanes; left != 0; left &= left - 1) {
+      for (unsigned left = is_all ? 1u << ring.thread % 32 : lanes; left != 0; left &= left - 1) {
         sums.absorb_words(loss, known, piece.of_lane(__ffs(left) - 1), first, step);
       }
     }
-    const auto merged = sums.merge(loss);
-    return is_all ? merged : loss.template merge<Round>(merged, plain.state_without(lanes, loss, known));
+    return sums.merge(loss);
   }
 
   // ---- gradient -----------------------------------------------------------------------------------------------------
 
   __device__ __forceinline__ void differentiate(int i, RingCursor& cursor) {
-    const Slice slice = slice_of(i);
+    const Slice slice = ring.slice_of(i);
     const int use = RowSlot(i).index;
-    const bool is_finite = pass != Pass::backward && shared.sums_are_finite[use][thread / 32];
-    const PieceGradient<Loss, T, Shape> gradient(loss, shared.posted[use], call, is_finite);
-    const int label_piece = Loss::needs_label ? piece_of(slice, gradient.label) : -1;
-    const int end = launch.slices.pieces;
-    const bool ends_in_tail = has_tail(slice);
-    for (int p = 0;;) {
-      for (const int stop = slice.ordinary_until(p, end); p < stop; ++p, cursor.advance(launch.slots)) {
-        if constexpr (pass == Pass::backward) wait_until_full(cursor);
-        gradient.template write<true>(ordinary_view(slice, cursor, p), p == label_piece);
-        if (!ends_in_tail || p + 1 < end) release(cursor, false);
-      }
-      const bool is_tail = p == end;
-      if (is_tail && !ends_in_tail) return;
-      const RingCursor at = is_tail ? cursor.before(1, launch.slots) : cursor;
-      if (pass == Pass::backward && !is_tail) wait_until_full(at);
-      if (pass == Pass::backward && slice.odd & Slice::shifted) shift_teacher(i, slice, p, at);
-      gradient.template write<false>(view(slice, at, p), p == label_piece);
-      release(at, slice.odd != 0);
-      if (is_tail) return;
-      ++p;
-      cursor.advance(launch.slots);
-    }
-  }
-
-  // ---- odd rows -----------------------------------------------------------------------------------------------------
-
-  /// By how many columns another stream of the piece lies further on in its region than the logits do.
-  __device__ __forceinline__ static int offset_of(const T* other_row, const Layout& layout, const Piece& piece) {
-    const int column = layout.first_column(piece);
-    return Layout::at(other_row + column, 0).phase - (column - layout.column_of(piece.first));
-  }
-
-  __device__ __forceinline__ void shift_teacher(int i, const Slice& slice, int p, const RingCursor& cursor) const {
-    const Layout layout = layout_of(slice);
-    const Piece piece = layout.piece(launch.slices, shared.rank, p);
-    if constexpr (Loss::streams == 2) {
-      const int offset = piece.count ? offset_of(call.teacher.template row<T>(claims.row(i)), layout, piece) : 0;
-      if (offset != 0) shift_columns<T, Shape>(region(cursor, 1), offset, piece.count, thread);
-    }
-  }
-
-  /// Of this thread's vectors. Doing it twice does no harm.
-  __device__ __forceinline__ void neutralise(const Slice& slice, int p, const RingCursor& cursor) const {
-    const Layout layout = layout_of(slice);
-    const int last = launch.slices.pieces - 1;
-    Piece piece = layout.piece(launch.slices, shared.rank, min(p, last));
-    if (p == last && tail_of(slice) > 0) piece.count = Shape::piece_vectors;
-    if (piece.count == 0 || !layout.is_ragged(piece)) return;
-    const int vector = p > last ? Shape::piece_vectors + place_in_tail() : thread;
-    neutralise_neighbours<T, Shape>(region(cursor, 0), layout, piece, -INFINITY, vector);
-    if constexpr (Loss::streams == 2) {
-      constexpr float neutral = Loss::teacher_is_logits ? -INFINITY : 0.0f;
-      neutralise_neighbours<T, Shape>(region(cursor, 1), layout, piece, neutral, vector);
-    }
+    const bool is_finite = pass != Pass::backward && ring.shared.sums_are_finite[use][ring.thread / 32];
+    const PieceGradient<Loss, T, Shape> gradient(loss, ring.shared.posted[use], ring.call, is_finite);
+    const int label_piece = Loss::needs_label ? ring.piece_of(slice, gradient.label) : -1;
+    ring.walk(slice, 0, ring.launch.slices.pieces, cursor,
+              [&](auto ordinary, const RingCursor& at, int p, bool is_last) {
+                if (pass == Pass::backward && p < ring.launch.slices.pieces) {
+                  ring.wait_until_full(at);
+                  if (!ordinary && slice.odd & Slice::shifted) ring.shift_teacher(i, slice, p, at);
+                }
+                gradient.template write<ordinary()>(ring.template view<ordinary()>(slice, at, p), p == label_piece);
+                if (is_last) ring.release(at, !ordinary && slice.odd != 0);
+              });
   }
 };
 

@@ -76,13 +76,8 @@ __global__ void __launch_bounds__(Shape::block_threads, Shape::blocks)
         .run();
   } else {
     Consumer<Loss, T, pass, Shape>{loss,
-                                   call,
-                                   launch,
-                                   claims,
-                                   shared,
-                                   static_cast<int>(threadIdx.x),
-                                   kept_shared_address(ring) + threadIdx.x * 16,
-                                   kept_shared_address(&shared)}
+                                   {call, launch, claims, shared, static_cast<int>(threadIdx.x),
+                                    kept_shared_address(ring) + threadIdx.x * 16, kept_shared_address(&shared)}}
         .run();
   }
   // A block must outlive the stores that its peers send it.

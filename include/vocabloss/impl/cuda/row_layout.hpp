@@ -112,6 +112,13 @@ struct alignas(16) SliceOfRow {
   KOKKOS_INLINE_FUNCTION int tail(int pieces, int piece_vectors) const {
     return ordinary_end == pieces ? vectors - pieces * piece_vectors : 0;
   }
+  /// Vectors of a piece, the tail apart: it is the one after the last.
+  KOKKOS_INLINE_FUNCTION int count(const SliceLayout& slices, int piece, int piece_vectors) const {
+    const int rest = vectors - piece * piece_vectors;
+    if (rest < 0) return 0;
+    const bool takes_all = piece + 1 == slices.pieces && ordinary_end != slices.pieces;
+    return takes_all || rest < piece_vectors ? rest : piece_vectors;
+  }
   /// From a piece on: the first that is not ordinary, `end` at most.
   KOKKOS_INLINE_FUNCTION int ordinary_until(int piece, int end) const {
     const int stop = ordinary_end < end ? ordinary_end : end;

@@ -32,6 +32,7 @@ class PlainRowSums {
 
   /// The warp's state, in every lane, but for the label.
   struct Merged {
+    loss::PlainSums<float> sums;
     State state;
     bool is_good;    ///< else it must not be used
     bool is_finite;  ///< no sum met an infinity
@@ -43,26 +44,26 @@ class PlainRowSums {
     }
     const loss::PlainSums<float> all = of_warp(sums_);
     const float any = (all.x.sum + all.t.sum) + all.weighted;
-    return {loss.template from_plain<Round>(all, known), loss.template is_good<Round>(all, known, low()),
+    return {all, loss.template from_plain<Round>(all, known), loss.template is_good<Round>(all, known, low()),
             any - any == 0.0f};
   }
 
   /// After a merge that was not good: the lanes to sum exactly. All; or, where nothing but digits is wrong, those with
   /// a column that decides a stream. By the stricter rule, whichever is the loss's: a lane too many does no harm.
-  __device__ __forceinline__ unsigned lanes_to_sum_again(const Loss& loss, const Statistics& known) const {
-    loss::PlainSums<float> all = of_warp(sums_);
-    const bool decides_x = !all.x.keeps_digits_of_difference() && sums_.x.sum >= 0.5f;
-    const bool decides_t = Loss::streams == 2 && !all.t.keeps_digits_of_difference() && sums_.t.sum >= 0.5f;
-    all.x.sum += 2;
-    all.t.sum += 2;
-    if (!has.maxima || !loss.template is_good<Round>(all, known, low())) return ~0u;
+  __device__ __forceinline__ unsigned lanes_to_sum_again(const Loss& loss, loss::PlainSums<float> of_warp,
+                                                         const Statistics& known) const {
+    const bool decides_x = !of_warp.x.keeps_digits_of_difference() && sums_.x.sum >= 0.5f;
+    const bool decides_t = Loss::streams == 2 && !of_warp.t.keeps_digits_of_difference() && sums_.t.sum >= 0.5f;
+    of_warp.x.sum += 2;
+    of_warp.t.sum += 2;
+    if (!has.maxima || !loss.template is_good<Round>(of_warp, known, low())) return ~0u;
     return __ballot_sync(0xffffffffu, decides_x || decides_t);
   }
-  /// The state of all other lanes.
-  __device__ __forceinline__ State state_without(unsigned lanes, const Loss& loss, const Statistics& known) const {
+  /// This lane's sums, relative to the warp's maxima; nothing, if it is one of `lanes`.
+  __device__ __forceinline__ loss::PlainSums<float> sums_without(unsigned lanes) const {
     loss::PlainSums<float> sums = sums_;
     if (lanes >> threadIdx.x % 32 & 1) sums.x.sum = sums.t.sum = sums.weighted = 0;
-    return loss.template from_plain<Round>(of_warp(sums), known);
+    return sums;
   }
 
  private:
@@ -128,16 +129,30 @@ class ExactRowSums {
     piece.template for_vectors<ordinary>(
         piece.is_full(), [&](auto count, int k) { absorb_vectors<count>(loss, known, piece, k, label); });
   }
+  /// Instead of nothing: plain sums, of whose streams the maxima are those of all that follows.
+  __device__ __forceinline__ void begin_with(const Loss& loss, const loss::PlainSums<float>& sums,
+                                             const Statistics& known) {
+    static_assert(Shape::lanes == 1);
+    state_ = loss.template from_plain<Round>(sums, known);
+    max_x_ = sums.x.maximum;
+    if constexpr (Loss::streams == 2 && Loss::teacher_is_logits) max_t_ = sums.t.maximum;
+  }
   /// The same word by word, in little code and few registers, and without a label. `first`, `step`: words that this
   /// lane takes of the piece's vectors.
-  __device__ __forceinline__ void absorb_words(const Loss& loss, const Statistics& known, const View& piece, int first,
+  template <class Piece>
+  __device__ __forceinline__ void absorb_words(const Loss& loss, const Statistics& known, const Piece& piece, int first,
                                                int step) {
 #pragma unroll 1
     for (int word = first; piece.has(word / 4); word += step) {
       const auto columns = piece.word(word / 4, word % 4);
-      max_x_ = fmaxf(max_x_, loss::largest(columns.x));
-      if constexpr (Loss::streams == 2 && Loss::teacher_is_logits) max_t_ = fmaxf(max_t_, loss::largest(columns.t));
-      loss.template raise<Round>(state_, max_x_, max_t_);
+      const float max_x = loss::largest(columns.x);
+      float max_t = max_t_;
+      if constexpr (Loss::streams == 2 && Loss::teacher_is_logits) max_t = loss::largest(columns.t);
+      if (max_x > max_x_ || max_t > max_t_) {
+        max_x_ = fmaxf(max_x_, max_x);
+        max_t_ = fmaxf(max_t_, max_t);
+        loss.template raise<Round>(state_, max_x_, max_t_);
+      }
       loss.template accumulate<Round>(state_, known, columns, no_label);
     }
   }
