@@ -58,10 +58,10 @@ struct ClusterProgram {
     const bool other_now = (now + now / 6) % 2 == 1;
     if (chosen && !other_now) {
       const std::int64_t rows = now % 4 == 0 ? problem.rows : 1 << 20;  // of so many rows, each streams through a block
-      in_shape(*chosen,
-               Impl::choose_forward_cluster_shape(problem.columns, rows, problem.type, facts.streams, facts.rounds,
-                                                  *chosen),
-               tickets);
+      in_shape(
+          *chosen,
+          Impl::choose_forward_cluster_shape(problem.columns, rows, problem.type, facts.streams, facts.rounds, *chosen),
+          tickets);
     }
     if (!other_now) return;
     const std::vector<ClusterShape> others = other_shapes(facts.streams);

@@ -50,13 +50,20 @@ void walk(const Case& of, int rank, std::uint32_t oddity, Check&& check) {
     while (p < pieces) {
       for (const int stop = slice.ordinary_until(p, pieces); p < stop; ++p) take(p, piece_vectors, true);
       if (p == pieces) break;
-      take(p, of.row.piece(of.slices, rank, p).count, false);
+      EXPECT_EQ(slice.count(of.slices, p, piece_vectors), of.row.piece(of.slices, rank, p).count);
+      take(p, slice.count(of.slices, p, piece_vectors), false);
       ++p;
     }
   }
   // The tail is dealt to the warps in another way, and is the same for all.
   const int tail = of_first_warp.tail(pieces, piece_vectors);
   EXPECT_EQ(of_others.tail(pieces, piece_vectors), tail);
+  if (tail > 0) {
+    for (const SliceOfRow& slice : {of_first_warp, of_others}) {
+      EXPECT_EQ(slice.count(of.slices, pieces, piece_vectors), tail);
+      EXPECT_EQ(slice.count(of.slices, pieces - 1, piece_vectors), piece_vectors) << "the tail apart";
+    }
+  }
   for (int v = 0; v < tail; ++v) check(first + pieces * piece_vectors + v, false);
 }
 

@@ -34,8 +34,7 @@
 ///
 /// What a loss may offer besides, for the kernels that count instructions (paths `cluster` and, on a GPU, `team`;
 /// without it they use what is above):
-///     kept_apart<r>                              which sums a round has, and which of them must keep their digits
-///     plain_reach(stream)                        PlainStream::reach, in logits of a stream
+///     round_sums<r>                              which sums a round has
 ///     raise_plainly<r>(sums, max_x, max_t)       as raise, of PlainSums: a state that does not tell columns at the
 ///                                                maximum from others
 ///     sum_plainly<r>(sums, statistics, columns)  adds N columns to it
@@ -61,10 +60,9 @@
 
 namespace vocabloss::loss {
 
-/// What a round of statistics has: maxima and softmax sums of the streams, a weighted sum; and the streams whose sum
-/// less 1 must keep its digits.
-struct KeptApart {
-  bool maxima, weighted, x, t;
+/// What a round of statistics has: maxima and softmax sums of the streams, a weighted sum.
+struct RoundSums {
+  bool maxima, weighted;
 };
 
 template <class L>

@@ -30,12 +30,10 @@ struct EntropyLoss {
 
   Real scale;
   Real scale_log2;
-  Real reach;  ///< PlainStream's, in logits
 
   explicit EntropyLoss(const Options& options)
       : scale(Real(options.logit_scale / options.temperature)),
-        scale_log2(Real(options.logit_scale / options.temperature * log2_of_e)),
-        reach(Real(options.temperature / options.logit_scale * (log_of_2 * PlainStream<Real>::reach))) {}
+        scale_log2(Real(options.logit_scale / options.temperature * log2_of_e)) {}
 
   template <int Round, int Lanes = 1>
   struct State {
@@ -87,9 +85,8 @@ struct EntropyLoss {
     }
   }
   template <int Round>
-  static constexpr KeptApart kept_apart{.maxima = true, .weighted = true, .x = with_label, .t = false};
+  static constexpr RoundSums round_sums{.maxima = true, .weighted = true};
 
-  KOKKOS_INLINE_FUNCTION Real plain_reach(int /*stream*/) const { return reach; }
   template <int Round>
   KOKKOS_INLINE_FUNCTION void raise_plainly(PlainSums<Real>& sums, Real max_x, Real) const {
     const Real weights = sums.x.sum;
@@ -108,7 +105,7 @@ struct EntropyLoss {
   }
   template <int Round>
   KOKKOS_INLINE_FUNCTION bool is_good(const PlainSums<Real>& sums, const Statistics&, Real low) const {
-    return sums.weighted - sums.weighted == Real(0) && (with_label ? sums.x.keeps_digits() : sums.x.sum >= Real(0.5)) &&
+    return sums.weighted - sums.weighted == Real(0) && sums.x.keeps_digits() &&
            RelativeLine<Real>(sums.x.maximum, scale_log2).is_usable(low);
   }
   template <int Round>

@@ -106,9 +106,8 @@ struct Jsd {
     accumulate_round(state, statistics, columns);
   }
   template <int Round>
-  static constexpr KeptApart kept_apart{.maxima = Round == 0, .weighted = Round == 1, .x = false, .t = false};
+  static constexpr RoundSums round_sums{.maxima = Round == 0, .weighted = Round == 1};
 
-  KOKKOS_INLINE_FUNCTION Real plain_reach(int stream) const { return stream == 0 ? scale.reach_x : scale.reach_t; }
   template <int Round>
   KOKKOS_INLINE_FUNCTION void raise_plainly(PlainSums<Real>& sums, Real max_x, Real max_t) const {
     sums.x.raise(max_x, scale.x_log2);
@@ -143,8 +142,8 @@ struct Jsd {
     const RelativeLine<Real> line_x(is_first ? sums.x.maximum : statistics.max_x, scale.x_log2);
     const RelativeLine<Real> line_t(is_first ? sums.t.maximum : statistics.max_t, scale.t_log2);
     const Real both = sums.x.sum + sums.t.sum;
-    const bool is_fine =
-        is_first ? sums.x.keeps_digits() && sums.t.keeps_digits() : both - both == Real(0) && !is_decided(statistics);
+    const bool is_fine = is_first ? sums.x.keeps_digits_of_difference() && sums.t.keeps_digits_of_difference()
+                                  : both - both == Real(0) && !is_decided(statistics);
     return is_fine && line_x.is_usable(low) && line_t.is_usable(low);
   }
   template <int Round>

@@ -30,12 +30,10 @@ struct LabelLoss {
 
   Real scale;       ///< s / T
   Real scale_log2;  ///< in units of log 2
-  Real reach;       ///< PlainStream's, in logits
 
   explicit LabelLoss(const Options& options)
       : scale(Real(options.logit_scale / options.temperature)),
-        scale_log2(Real(options.logit_scale / options.temperature * log2_of_e)),
-        reach(Real(options.temperature / options.logit_scale * (log_of_2 * PlainStream<Real>::reach))) {}
+        scale_log2(Real(options.logit_scale / options.temperature * log2_of_e)) {}
 
   template <int Round, int Lanes = 1>
   struct State {
@@ -75,9 +73,8 @@ struct LabelLoss {
     }
   }
   template <int Round>
-  static constexpr KeptApart kept_apart{.maxima = true, .weighted = false, .x = true, .t = false};
+  static constexpr RoundSums round_sums{.maxima = true, .weighted = false};
 
-  KOKKOS_INLINE_FUNCTION Real plain_reach(int /*stream*/) const { return reach; }
   template <int Round>
   KOKKOS_INLINE_FUNCTION void raise_plainly(PlainSums<Real>& sums, Real max_x, Real) const {
     sums.x.raise(max_x, scale_log2);

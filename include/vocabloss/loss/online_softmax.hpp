@@ -61,13 +61,16 @@ struct RelativeLine {
   KOKKOS_INLINE_FUNCTION bool is_usable(Real low) const { return bool(int(is_usable()) & int(at(low) < Real(-160))); }
 };
 
-/// A softmax sum kept relative to the rounded maximum * scale: see RelativeLine. No column is told from others. Columns
-/// may exceed the maximum by `reach` in units of log 2: sums of their logarithms are rounded that much more coarsely.
+/// A softmax sum kept relative to the rounded maximum * scale: see RelativeLine. No column is told from others. The
+/// maximum may be that of some columns only: the logarithm of one that lies k units of log 2 above is rounded as
+/// coarsely as k itself.
 template <class Real>
 struct PlainStream {
-  static constexpr double reach = 4;
-  Real maximum = Real(-1e30);
+  static constexpr double of_nothing = -1e30;
+  Real maximum = Real(of_nothing);
   Real sum = Real(0);
+
+  KOKKOS_INLINE_FUNCTION bool is_of_nothing() const { return maximum == Real(of_nothing); }
 
   struct Move {
     Real distance, factor;
@@ -85,7 +88,7 @@ struct PlainStream {
   KOKKOS_INLINE_FUNCTION Real at(Real x, Real scale_log2) const {
     return fused_multiply_add(x, scale_log2, offset(scale_log2));
   }
-  /// N columns, none above the maximum.
+  /// N columns.
   template <int N>
   KOKKOS_INLINE_FUNCTION void add(const Pack<Real, N>& x, Real scale_log2) {
     for (int j = 0; j < N; ++j) sum += exp2_of(at(x.lane[j], scale_log2));
@@ -104,6 +107,15 @@ template <class Real>
 struct PlainSums {
   PlainStream<Real> x, t;
   Real weighted = Real(0);
+
+  /// Nothing yet, relative to the same maxima.
+  KOKKOS_INLINE_FUNCTION PlainSums emptied() const { return {{x.maximum, Real(0)}, {t.maximum, Real(0)}, Real(0)}; }
+  /// Adds sums relative to the same maxima.
+  KOKKOS_INLINE_FUNCTION void add(const PlainSums& other) {
+    x.sum += other.x.sum;
+    t.sum += other.t.sum;
+    weighted += other.weighted;
+  }
 };
 
 /// a + b and what its rounding lost.

@@ -27,12 +27,10 @@ struct SoftCrossEntropyProbabilities {
 
   Real scale;
   Real scale_log2;
-  Real reach;  ///< PlainStream's, in logits
 
   explicit SoftCrossEntropyProbabilities(const Options& options)
       : scale(Real(options.logit_scale / options.temperature)),
-        scale_log2(Real(options.logit_scale / options.temperature * log2_of_e)),
-        reach(Real(options.temperature / options.logit_scale * (log_of_2 * PlainStream<Real>::reach))) {}
+        scale_log2(Real(options.logit_scale / options.temperature * log2_of_e)) {}
 
   template <int Round, int Lanes = 1>
   struct State {
@@ -74,9 +72,8 @@ struct SoftCrossEntropyProbabilities {
     add_weighted(state.weighted_sum, columns.t, factor);
   }
   template <int Round>
-  static constexpr KeptApart kept_apart{.maxima = true, .weighted = true, .x = true, .t = false};
+  static constexpr RoundSums round_sums{.maxima = true, .weighted = true};
 
-  KOKKOS_INLINE_FUNCTION Real plain_reach(int /*stream*/) const { return reach; }
   template <int Round>
   KOKKOS_INLINE_FUNCTION void raise_plainly(PlainSums<Real>& sums, Real max_x, Real) const {
     const auto move = sums.x.raise(max_x, scale_log2);

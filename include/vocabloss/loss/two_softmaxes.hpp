@@ -20,14 +20,11 @@ namespace vocabloss::loss {
 template <class Real>
 struct TwoScales {
   Real x, x_log2, t_log2;
-  Real reach_x, reach_t;  ///< PlainStream's, in logits
 
   explicit TwoScales(const LossOptions& options)
       : x(Real(options.logit_scale / options.temperature)),
         x_log2(Real(options.logit_scale / options.temperature * log2_of_e)),
-        t_log2(Real(options.teacher_scale / options.temperature * log2_of_e)),
-        reach_x(Real(options.temperature / options.logit_scale * (log_of_2 * PlainStream<Real>::reach))),
-        reach_t(Real(options.temperature / options.teacher_scale * (log_of_2 * PlainStream<Real>::reach))) {}
+        t_log2(Real(options.teacher_scale / options.temperature * log2_of_e)) {}
 };
 
 template <class Real, int Lanes>
@@ -104,9 +101,8 @@ struct TwoSoftmaxLoss {
     state.weighted_sum.add(relative, weight, factor);
   }
   template <int Round>
-  static constexpr KeptApart kept_apart{.maxima = true, .weighted = true, .x = true, .t = !Term::weight_is_student};
+  static constexpr RoundSums round_sums{.maxima = true, .weighted = true};
 
-  KOKKOS_INLINE_FUNCTION Real plain_reach(int stream) const { return stream == 0 ? scale.reach_x : scale.reach_t; }
   template <int Round>
   KOKKOS_INLINE_FUNCTION void raise_plainly(PlainSums<Real>& sums, Real max_x, Real max_t) const {
     const Real weights = Term::weight_is_student ? sums.x.sum : sums.t.sum;
@@ -132,10 +128,10 @@ struct TwoSoftmaxLoss {
   KOKKOS_INLINE_FUNCTION bool is_good(const PlainSums<Real>& sums, const Statistics&, Real low) const {
     const RelativeLine<Real> line_x(sums.x.maximum, scale.x_log2), line_t(sums.t.maximum, scale.t_log2);
     // The gradient of a loss that the teacher weights is a difference of the two softmaxes.
-    const bool keeps_digits = Term::weight_is_student
-                                  ? sums.x.keeps_digits() && sums.t.sum >= Real(0.5)
-                                  : sums.x.keeps_digits_of_difference() && sums.t.keeps_digits_of_difference();
-    return sums.weighted - sums.weighted == Real(0) && keeps_digits && line_x.is_usable(low) && line_t.is_usable(low);
+    const int keeps_x = Term::weight_is_student ? sums.x.keeps_digits() : sums.x.keeps_digits_of_difference();
+    const int keeps_t = Term::weight_is_student ? sums.t.sum >= Real(0.5) : sums.t.keeps_digits_of_difference();
+    const int is_finite = sums.weighted - sums.weighted == Real(0);
+    return bool(is_finite & keeps_x & keeps_t & int(line_x.is_usable(low)) & int(line_t.is_usable(low)));  // no branch
   }
   template <int Round>
   KOKKOS_INLINE_FUNCTION State<Round> from_plain(const PlainSums<Real>& sums, const Statistics&) const {

@@ -47,8 +47,8 @@ struct ClusterPath {
       plan.cluster = request.variant.empty() ? *chosen : ClusterShape::parse(request.variant);
       plan.cluster_forward = plan.cluster;
       if (request.variant.empty()) {
-        plan.cluster_forward = choose_forward_cluster_shape(problem.partition.columns, problem.rows, Precision<Logit>::type,
-                                                            Loss::streams, Loss::rounds, plan.cluster);
+        plan.cluster_forward = choose_forward_cluster_shape(
+            problem.partition.columns, problem.rows, Precision<Logit>::type, Loss::streams, Loss::rounds, plan.cluster);
       }
       plan.variant = plan.cluster.describe();
     }

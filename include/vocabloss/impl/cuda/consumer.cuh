@@ -30,10 +30,10 @@ struct Consumer {
   using Ring = ConsumerRing<Loss, T, Shape>;
   using Slice = SliceOfRow;
   using Statistics = typename Loss::Statistics;
-  template <int Round>
-  using Sums = std::conditional_t<loss::SumsPlainly<Loss, Round>, PlainRowSums<Loss, T, Shape, Round>,
-                                  ExactRowSums<Loss, T, Shape, Round>>;
   static constexpr bool streams_rows = !keeps_rows<Loss>(pass);
+  template <int Round>
+  using Sums = std::conditional_t<loss::SumsPlainly<Loss, Round>, PlainRowSums<Loss, T, Shape, Round, streams_rows>,
+                                  ExactRowSums<Loss, T, Shape, Round>>;
 
   const Loss& loss;
   const Ring ring;
@@ -214,7 +214,7 @@ struct Consumer {
     bool is_finite = false;
     if constexpr (loss::SumsPlainly<Loss, Round>) {
       const auto plain = sums.merge(loss, known);
-      merged = plain.is_good ? plain.state : sum_again<Round>(sums, plain.sums, known, slice, piece_again);
+      merged = plain.bad_lanes == 0 ? plain.state : sum_again<Round>(sums, plain.bad_lanes, known, slice, piece_again);
       if constexpr (Loss::needs_label) loss.note_label(merged, label_logit);
       is_finite = plain.is_finite;
     } else {
@@ -229,12 +229,11 @@ struct Consumer {
     }
   }
 
-  /// The exact way, but for the label, where the plain one will not do. Mostly one lane holds the column that decides a
-  /// row: then all lanes share its words, and the other lanes' plain sums stand.
+  /// `lanes` the exact way, but for the label, where the plain one will not do. Mostly it is one, which holds the
+  /// column that decides the row: then all lanes share its words, and the other lanes' plain sums stand.
   template <int Round, class PieceAgain>
-  __device__ __forceinline__ auto sum_again(const Sums<Round>& plain, const loss::PlainSums<float>& of_warp,
-                                            const Statistics& known, const Slice& slice, PieceAgain&& piece_again) {
-    const unsigned lanes = plain.lanes_to_sum_again(loss, of_warp, known);
+  __device__ __forceinline__ auto sum_again(const Sums<Round>& plain, unsigned lanes, const Statistics& known,
+                                            const Slice& slice, PieceAgain&& piece_again) {
     const bool is_all = lanes == ~0u;
     ExactRowSums<Loss, T, Shape, Round> sums;
     if (!is_all) sums.begin_with(loss, plain.sums_without(lanes), known);

@@ -63,18 +63,20 @@ struct ConsumerRing {
   /// Once the row's first slot has been waited for.
   __device__ __forceinline__ Slice slice_of(int i) const { return shared.slice[i % max_claims][thread < 32 ? 0 : 1]; }
 
-  /// Calls `visit(is_ordinary, at, p, is_last)` for the pieces from `p` up to `end`. The one after the last is the tail,
-  /// in the slot of the last, for the warps that have a part of it. `is_ordinary` is a type; `is_last`: no other piece
-  /// that this warp has lies in the slot.
+  /// Calls `visit(is_ordinary, at, p, is_last)` for the pieces from `p` up to `end`. The one after the last is the
+  /// tail, in the slot of the last, for the warps that have a part of it. `is_ordinary` is a type; `is_last`: no other
+  /// piece that this warp has lies in the slot.
   template <class Visit>
   __device__ __forceinline__ void walk(const Slice& slice, int p, int end, RingCursor& cursor, Visit&& visit) const {
     const bool ends_in_tail = end == launch.slices.pieces && has_tail(slice);
+    int before_tail = ends_in_tail ? end - 1 : -1;
+    asm("" : "+r"(before_tail));  // a register: the compiler would find it anew for every piece
     for (;;) {
       for (const int stop = slice.ordinary_until(p, end); p < stop; ++p, cursor.advance(launch.slots)) {
-        visit(std::true_type{}, cursor, p, !ends_in_tail || p + 1 < end);
+        visit(std::true_type{}, cursor, p, p != before_tail);
       }
       const bool is_tail = p == end;
-      if (is_tail && !ends_in_tail) return;
+      if (is_tail && before_tail < 0) return;
       visit(std::false_type{}, is_tail ? cursor.before(1, launch.slots) : cursor, p, true);
       if (is_tail) return;
       ++p;
@@ -102,9 +104,12 @@ struct ConsumerRing {
   __device__ __forceinline__ Stored stored(int i, const Slice& slice, int p) const {
     const std::int64_t row = claims.row(i);
     const int vector = first_vector(p);
-    Stored piece{call.logits.template row<T>(row), nullptr, vector,
+    Stored piece{call.logits.template row<T>(row),
+                 nullptr,
+                 vector,
                  slice.count(launch.slices, p, Shape::piece_vectors),
-                 slice.first_column + (p * Shape::piece_vectors + vector) * columns_of_vector, call.columns};
+                 slice.first_column + (p * Shape::piece_vectors + vector) * columns_of_vector,
+                 call.columns};
     if constexpr (Loss::streams == 2) piece.t = call.teacher.template row<T>(row);
     return piece;
   }
@@ -122,8 +127,8 @@ struct ConsumerRing {
   /// The label's logit, where its piece is in the slot.
   __device__ __forceinline__ float label_logit(const Slice& slice, const RingCursor& cursor, int p) const {
     const int first = slice.first_column + p * (Shape::piece_vectors * columns_of_vector);
-    return widen(static_cast<const T*>(
-        __cvta_shared_to_generic(region(cursor, 0, 0)))[shared.label[cursor.slot] - first]);
+    return widen(
+        static_cast<const T*>(__cvta_shared_to_generic(region(cursor, 0, 0)))[shared.label[cursor.slot] - first]);
   }
 
   /// Whether the warp has vectors in the tail.

@@ -25,8 +25,8 @@ using VectorPack = loss::Pack<float, vector_columns<T>>;
 
 /// What a storage type knows of the 32-bit words of a vector: two 16-bit values, the even column in the low half, or
 /// one float. `Maximum` is a running maximum kept as stored, so that one instruction compares two columns; it passes
-/// over NaN, which the sums carry instead, and nothing exceeds or is exceeded by a NaN. `low` is a word of columns
-/// whose probability is 0, finite where products of it and 0 would otherwise be NaN.
+/// over NaN, which the sums carry instead. `low` is a word of columns whose probability is 0, finite where products of
+/// it and 0 would otherwise be NaN.
 template <class T>
 struct WordOf;
 
@@ -40,8 +40,6 @@ struct WordOf<bfloat16> {
   }
   static __device__ __forceinline__ Maximum larger(Maximum a, Maximum b) { return __hmax2(a, b); }
   static __device__ __forceinline__ float value(Maximum a) { return fmaxf(__low2float(a), __high2float(a)); }
-  static __device__ __forceinline__ Maximum as_limit(float a) { return __float2bfloat162_rn(a); }
-  static __device__ __forceinline__ bool exceeds(Maximum a, Maximum limit) { return __hgt2_mask(a, limit) != 0; }
   static __device__ __forceinline__ Maximum largest_or_nan(Maximum a, Maximum b) { return __hmax2_nan(a, b); }
   static __device__ __forceinline__ bool is_nan(Maximum a) { return __hneu2_mask(a, a) != 0; }
   static __device__ __forceinline__ void widen(std::uint32_t word, float* columns) {
@@ -64,8 +62,6 @@ struct WordOf<float16> {
   }
   static __device__ __forceinline__ Maximum larger(Maximum a, Maximum b) { return __hmax2(a, b); }
   static __device__ __forceinline__ float value(Maximum a) { return fmaxf(__low2float(a), __high2float(a)); }
-  static __device__ __forceinline__ Maximum as_limit(float a) { return __float2half2_rn(a); }
-  static __device__ __forceinline__ bool exceeds(Maximum a, Maximum limit) { return __hgt2_mask(a, limit) != 0; }
   static __device__ __forceinline__ Maximum largest_or_nan(Maximum a, Maximum b) { return __hmax2_nan(a, b); }
   static __device__ __forceinline__ bool is_nan(Maximum a) { return __hneu2_mask(a, a) != 0; }
   static __device__ __forceinline__ void widen(std::uint32_t word, float* columns) {
@@ -93,8 +89,6 @@ struct WordOf<float> {
   static __device__ __forceinline__ Maximum as_maximum(std::uint32_t word) { return __uint_as_float(word); }
   static __device__ __forceinline__ Maximum larger(Maximum a, Maximum b) { return fmaxf(a, b); }
   static __device__ __forceinline__ float value(Maximum a) { return a; }
-  static __device__ __forceinline__ Maximum as_limit(float a) { return a; }
-  static __device__ __forceinline__ bool exceeds(Maximum a, Maximum limit) { return a > limit; }
   static __device__ __forceinline__ void widen(std::uint32_t word, float* columns) { *columns = __uint_as_float(word); }
   static __device__ __forceinline__ std::uint32_t narrow(const float* columns) { return __float_as_uint(*columns); }
 };
@@ -185,18 +179,14 @@ __device__ __forceinline__ void set_outside(uint4& vector, int begin, int end, s
   }
 }
 
-/// The largest columns of some vectors and `before`.
-template <class T, int Vectors>
-__device__ __forceinline__ typename WordOf<T>::Maximum largest_columns(const uint4 (&vectors)[Vectors],
-                                                                       typename WordOf<T>::Maximum before) {
-  using Word = WordOf<T>;
-#pragma unroll
-  for (int k = 0; k < Vectors; ++k) before = Word::larger(before, largest_of_vector<T>(vectors[k]));
-  return before;
-}
+/// The largest column of some vectors that is not NaN.
 template <class T, int Vectors>
 __device__ __forceinline__ float largest_column(const uint4 (&vectors)[Vectors]) {
-  return WordOf<T>::value(largest_columns<T>(vectors, WordOf<T>::as_limit(-INFINITY)));
+  using Word = WordOf<T>;
+  typename Word::Maximum largest = largest_of_vector<T>(vectors[0]);
+#pragma unroll
+  for (int k = 1; k < Vectors; ++k) largest = Word::larger(largest, largest_of_vector<T>(vectors[k]));
+  return fmaxf(-INFINITY, Word::value(largest));
 }
 
 }  // namespace vocabloss::Impl

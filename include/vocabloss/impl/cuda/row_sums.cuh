@@ -17,7 +17,8 @@
 
 namespace vocabloss::Impl {
 
-template <class Loss, class T, class Shape, int Round>
+/// `by_pieces`: for rows of which a lane takes so many columns that one float sum of them all would lose digits.
+template <class Loss, class T, class Shape, int Round, bool by_pieces>
 class PlainRowSums {
  public:
   using View = PieceView<Loss, T, Shape>;
@@ -32,45 +33,28 @@ class PlainRowSums {
 
   /// The warp's state, in every lane, but for the label.
   struct Merged {
-    loss::PlainSums<float> sums;
     State state;
-    bool is_good;    ///< else it must not be used
-    bool is_finite;  ///< no sum met an infinity
+    unsigned bad_lanes;  ///< a bit for each: unless there are none, the state must not be used
+    bool is_finite;      ///< no sum met an infinity
   };
   __device__ __forceinline__ Merged merge(const Loss& loss, const Statistics& known) {
-    if constexpr (has.maxima) {
-      const float max_t = has_max_t ? largest_of_warp(Word::value(highest_t_)) : 0.0f;
-      loss.template raise_plainly<Round>(sums_, largest_of_warp(Word::value(highest_x_)), max_t);
-    }
+    if constexpr (has.maxima) refer_to_one_maximum(loss);
     const loss::PlainSums<float> all = of_warp(sums_);
     const float any = (all.x.sum + all.t.sum) + all.weighted;
-    return {all, loss.template from_plain<Round>(all, known), loss.template is_good<Round>(all, known, low()),
+    return {loss.template from_plain<Round>(all, known), __ballot_sync(0xffffffffu, !is_lane_good(loss, all, known)),
             any - any == 0.0f};
   }
-
-  /// After a merge that was not good: the lanes to sum exactly. All; or, where nothing but digits is wrong, those with
-  /// a column that decides a stream. By the stricter rule, whichever is the loss's: a lane too many does no harm.
-  __device__ __forceinline__ unsigned lanes_to_sum_again(const Loss& loss, loss::PlainSums<float> of_warp,
-                                                         const Statistics& known) const {
-    const bool decides_x = !of_warp.x.keeps_digits_of_difference() && sums_.x.sum >= 0.5f;
-    const bool decides_t = Loss::streams == 2 && !of_warp.t.keeps_digits_of_difference() && sums_.t.sum >= 0.5f;
-    of_warp.x.sum += 2;
-    of_warp.t.sum += 2;
-    if (!has.maxima || !loss.template is_good<Round>(of_warp, known, low())) return ~0u;
-    return __ballot_sync(0xffffffffu, decides_x || decides_t);
-  }
-  /// This lane's sums, relative to the warp's maxima; nothing, if it is one of `lanes`.
+  /// This lane's sums, relative to the same maxima as all other lanes'; nothing, if it is one of `lanes`.
   __device__ __forceinline__ loss::PlainSums<float> sums_without(unsigned lanes) const {
-    loss::PlainSums<float> sums = sums_;
-    if (lanes >> threadIdx.x % 32 & 1) sums.x.sum = sums.t.sum = sums.weighted = 0;
-    return sums;
+    return lanes >> threadIdx.x % 32 & 1 ? sums_.emptied() : sums_;
   }
 
  private:
   using Word = WordOf<T>;
-  using Maximum = typename Word::Maximum;
-  static constexpr loss::KeptApart has = Loss::template kept_apart<Round>;
+  static constexpr loss::RoundSums has = Loss::template round_sums<Round>;
   static constexpr bool has_max_t = Loss::streams == 2 && Loss::teacher_is_logits;
+  /// Of 2^a, where a may be as large as 16, the rounding of a is half a millionth.
+  static constexpr float most_of_lane = 0x1p16f;
 
   __device__ __forceinline__ static loss::PlainSums<float> of_warp(loss::PlainSums<float> sums) {
     sums.x.sum = sum_of_warp(sums.x.sum);
@@ -78,42 +62,80 @@ class PlainRowSums {
     if constexpr (has.weighted) sums.weighted = sum_of_warp(sums.weighted);
     return sums;
   }
+  /// In two instructions; infinite where b is next to nothing.
+  __device__ __forceinline__ static float quotient(float a, float b) {
+    float result;
+    asm("div.approx.ftz.f32 %0, %1, %2;" : "=f"(result) : "f"(a), "f"(b));
+    return result;
+  }
   __device__ __forceinline__ static float low() {
     float columns[Word::columns];
     Word::widen(Word::low, columns);
     return columns[0];
   }
 
+  /// Whether the sum of the warp is good, as far as this lane is concerned: a column of its own that decides a stream
+  /// is at most all of its sum.
+  __device__ __forceinline__ bool is_lane_good(const Loss& loss, loss::PlainSums<float> all,
+                                               const Statistics& known) const {
+    bool is_small = true;
+    if constexpr (has.maxima) {
+      all.x.sum = quotient(all.x.sum, sums_.x.sum);
+      is_small = sums_.x.sum < most_of_lane;
+    }
+    if constexpr (has.maxima && has_max_t) {
+      all.t.sum = quotient(all.t.sum, sums_.t.sum);
+      is_small = is_small && sums_.t.sum < most_of_lane;
+    }
+    return bool(int(is_small) & int(loss.template is_good<Round>(all, known, low())));  // no branch
+  }
+
   template <int Count>
   __device__ __forceinline__ void absorb_vectors(const Loss& loss, const Statistics& known, const View& piece, int k) {
     HeldVectors<Count> held = piece.template load<Count>(k);
     piece.lower_others(held, k);
-    if constexpr (has.maxima) notice(loss, held);
-    loss.template sum_plainly<Round>(sums_, known, piece.template pack<Count>(held, 0, k));
+    if constexpr (has.maxima) refer_to_first(loss, held);
+    const auto columns = piece.template pack<Count>(held, 0, k);
+    if constexpr (by_pieces) {
+      loss::PlainSums<float> part = sums_.emptied();
+      loss.template sum_plainly<Round>(part, known, columns);
+      sums_.add(part);
+    } else {
+      loss.template sum_plainly<Round>(sums_, known, columns);
+    }
   }
 
-  /// Sums are relative to the largest of the warp's first columns, and are raised only where one is far beyond that
-  /// (see PlainStream::reach). The true maxima are known in the end.
+  /// Sums are relative to the largest of the warp's first columns. None that follows is compared with it: most exceed
+  /// it by little, and a lane where one does by far is not good.
   template <int Count>
-  __device__ __forceinline__ void notice(const Loss& loss, const HeldVectors<Count>& held) {
-    highest_x_ = largest_columns<T>(held.x, highest_x_);
-    bool is_far = Word::exceeds(highest_x_, Word::as_limit(sums_.x.maximum + loss.plain_reach(0)));
-    if constexpr (has_max_t) {
-      highest_t_ = largest_columns<T>(held.t, highest_t_);
-      is_far = is_far || Word::exceeds(highest_t_, Word::as_limit(sums_.t.maximum + loss.plain_reach(1)));
-    }
+  __device__ __forceinline__ void refer_to_first(const Loss& loss, const HeldVectors<Count>& held) {
+    const bool is_first = sums_.x.is_of_nothing() || (has_max_t && sums_.t.is_of_nothing());
     constexpr bool is_whole_warp = Count == Shape::vectors;  // vectors that are taken one by one may not be all lanes'
-    if (!(is_whole_warp ? __any_sync(0xffffffffu, is_far) : is_far)) return;
-    float max_x = Word::value(highest_x_), max_t = has_max_t ? Word::value(highest_t_) : 0.0f;
+    if (!(is_whole_warp ? __any_sync(0xffffffffu, is_first) : is_first)) return;
+    float max_x = largest_column<T>(held.x), max_t = has_max_t ? largest_column<T>(held.t) : 0.0f;
     if constexpr (is_whole_warp) {
       max_x = largest_of_warp(max_x);
       if constexpr (has_max_t) max_t = largest_of_warp(max_t);
     }
-    loss.template raise_plainly<Round>(sums_, max_x, max_t);
+    constexpr bool all_is_relative = Loss::streams == 1 || has_max_t;
+    if (all_is_relative && sums_.x.is_of_nothing() && (!has_max_t || sums_.t.is_of_nothing())) {
+      sums_ = {};  // what has been added is infinitely far below
+      sums_.x.maximum = fmaxf(sums_.x.maximum, max_x);
+      if constexpr (has_max_t) sums_.t.maximum = fmaxf(sums_.t.maximum, max_t);
+    } else {
+      loss.template raise_plainly<Round>(sums_, max_x, max_t);
+    }
+  }
+  /// Lanes whose first vectors were taken one by one have maxima of their own.
+  __device__ __forceinline__ void refer_to_one_maximum(const Loss& loss) {
+    bool is_same = sums_.x.maximum == __shfl_sync(0xffffffffu, sums_.x.maximum, 0);
+    if constexpr (has_max_t) is_same &= sums_.t.maximum == __shfl_sync(0xffffffffu, sums_.t.maximum, 0);
+    if (__all_sync(0xffffffffu, is_same)) return;
+    loss.template raise_plainly<Round>(sums_, largest_of_warp(sums_.x.maximum),
+                                       has_max_t ? largest_of_warp(sums_.t.maximum) : 0.0f);
   }
 
   loss::PlainSums<float> sums_;
-  Maximum highest_x_ = Word::as_limit(-INFINITY), highest_t_ = highest_x_;
 };
 
 template <class Loss, class T, class Shape, int Round>
@@ -129,7 +151,7 @@ class ExactRowSums {
     piece.template for_vectors<ordinary>(
         piece.is_full(), [&](auto count, int k) { absorb_vectors<count>(loss, known, piece, k, label); });
   }
-  /// Instead of nothing: plain sums, of whose streams the maxima are those of all that follows.
+  /// Instead of nothing: plain sums.
   __device__ __forceinline__ void begin_with(const Loss& loss, const loss::PlainSums<float>& sums,
                                              const Statistics& known) {
     static_assert(Shape::lanes == 1);

@@ -77,7 +77,7 @@ class PlainRow {
   template <int Round, int N>
   KOKKOS_INLINE_FUNCTION void sum_columns(loss::PlainSums<Real>& sums, const Statistics& statistics, Real max_x,
                                           Real max_t, const loss::Columns<Real, N>& columns) const {
-    if constexpr (Loss::template kept_apart<Round>.maxima) loss_.template raise_plainly<Round>(sums, max_x, max_t);
+    if constexpr (Loss::template round_sums<Round>.maxima) loss_.template raise_plainly<Round>(sums, max_x, max_t);
     loss_.template sum_plainly<Round>(sums, statistics, columns);
   }
 

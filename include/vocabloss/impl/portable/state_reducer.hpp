@@ -41,7 +41,7 @@ struct PlainMerge {
   KOKKOS_INLINE_FUNCTION static Value identity() { return {}; }
   KOKKOS_INLINE_FUNCTION static void join(const Loss& loss, Value& into, const Value& from) {
     Value other = from;
-    if constexpr (Loss::template kept_apart<Round>.maxima) {
+    if constexpr (Loss::template round_sums<Round>.maxima) {
       const Real max_x = loss::larger(into.sums.x.maximum, from.sums.x.maximum);
       const Real max_t = loss::larger(into.sums.t.maximum, from.sums.t.maximum);
       loss.template raise_plainly<Round>(into.sums, max_x, max_t);
