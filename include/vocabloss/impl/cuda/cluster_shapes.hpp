@@ -34,37 +34,40 @@ struct ClusterChoice {
 
 inline constexpr std::int64_t any_length = INT64_C(1) << 40;
 
-/// Evidence, in the comments: ms of forward + backward, 4096 rows of bf16, random normal logits; label cross-entropy,
-/// in two streams reverse KL and soft cross-entropy, in two rounds JSD; one NVIDIA H200, 2026-11-28, commit 4b45444,
-/// where soft cross-entropy summed fewer rows twice; one stream of 16384 to 24000, 40000, 64000, 128256 and 151936 to
-/// 256000 columns, 3ddd845. On an H100, whose memory is slower, not measured with these kernels.
+/// Evidence, in the comments: ms of forward + backward, 4096 rows of bf16, random normal logits; in one stream label
+/// cross-entropy and log-prob with entropy, in two streams reverse KL and soft cross-entropy, in two rounds JSD; one
+/// NVIDIA H200, 2026-11-28, commit dc17269; two rounds, and one stream of 151936 and 256000 columns, of earlier ones.
+/// On an H100, whose memory is slower, not measured with these kernels.
 inline constexpr ClusterChoice one_stream[] = {
-    {8192, {256, 4, 2, 1, 2}},            // 0.0449 ({256, 2, 2, 1, 2}: 0.0480, {512, 2, 1, 1, 2}: 0.0596)
-    {20480, {256, 2, 2, 1, whole_row}},   // 16384: 0.0764, 20000: 0.0912 ({.., 2}: 0.0940)
-    {24576, {256, 2, 2, 1, 2}},           // 24000: 0.1045 ({.., whole_row}: 0.1092)
-    {40960, {256, 2, 2, 2, whole_row}},   // 32768: 0.1376, 40000: 0.1686 ({512, 2, 1, 1, whole_row}: 0.1391, 0.1690)
-    {65000, {256, 2, 2, 2, 2}},           // 50257: 0.2143, 64000: 0.2638 ({512, 2, 1, 1, 2}: 0.2167, 0.2654)
-    {65536, {512, 2, 1, 2, whole_row}},   // 0.2649 ({.., 2}: 0.2685, {256, 2, 2, 2, 2}: 0.2735)
-    {129024, {512, 2, 1, 2, 2}},          // 128256: 0.5291 ({256, 2, 2, 4, 2}: 0.5302)
-    {131072, {512, 2, 1, 4, whole_row}},  // 0.5288 ({512, 2, 1, 2, 2}: 0.5342)
-    {160000, {512, 2, 1, 2, 0}},          // 151936: 0.6140 ({512, 2, 1, 4, whole_row}: 0.6943)
-    {261120, {512, 2, 1, 4, 2}},          // 200064: 0.8233, 256000: 1.0310 ({256, 2, 2, 8, 2}: 0.8231, 1.0321)
-    {262144, {512, 2, 1, 8, whole_row}},  // 1.0584 ({512, 2, 1, 4, 2}: 1.0556)
-    {393216, {512, 2, 1, 4, 2}},          // not measured
+    {7168, {256, 2, 2, 1, 2}},            // 4096: 0.0364, 0.0395 ({256, 4, 2, 1, 2}: 0.0462, 0.0513)
+    {8192, {256, 4, 2, 1, 2}},            // 0.0447, 0.0494 ({256, 2, 2, 1, 2}: 0.0480, 0.0527)
+    {15360, {256, 2, 2, 1, whole_row}},   // 12288: 0.0610, 0.0642 ({256, 4, 2, 1, 2}: 0.0688, 0.0762)
+    {16384, {256, 4, 2, 1, 2}},           // 0.0756, 0.0763 ({256, 2, 2, 1, whole_row}: 0.0755, 0.0785)
+    {20480, {256, 2, 2, 1, whole_row}},   // 20000: 0.0912, - ({.., 2}: 0.0940, -)
+    {24576, {256, 2, 2, 1, 2}},           // 24000: 0.1069, 0.1157 ({256, 4, 2, 1, 2}: 0.1083, 0.1239)
+    {32768, {256, 2, 2, 2, whole_row}},   // 0.1420, 0.1437 ({512, 2, 1, 1, whole_row}: 0.1403, 0.1453)
+    {40960, {256, 4, 2, 2, 2}},           // 40000: 0.1714, 0.1807 ({256, 2, 2, 2, whole_row}: 0.1726, 0.2063)
+    {65000, {256, 2, 2, 2, 2}},           // 50257: 0.2160, 0.2230 ({512, 2, 1, 1, 2}: 0.2172, 0.2178)
+    {65536, {512, 2, 1, 2, whole_row}},   // 0.2718, 0.2710 ({256, 4, 2, 4, whole_row}: 0.2766, 0.2760)
+    {129024, {512, 2, 1, 2, 2}},          // 100000: 0.4121, 0.4119 ({256, 4, 2, 4, 1}: 0.4234, 0.4236)
+    {131072, {256, 4, 2, 8, whole_row}},  // 0.5397, 0.5394 ({512, 2, 1, 4, whole_row}: 0.5331, 0.5555)
+    {160000, {512, 2, 1, 2, 0}},          // 151936: 0.6140, - ({512, 2, 1, 4, whole_row}: 0.6943, -)
+    {229376, {256, 4, 2, 8, 1}},          // 200064: 0.8134, 0.8161 ({512, 2, 1, 4, 2}: 0.7996, 0.8576)
+    {393216, {512, 2, 1, 4, 2}},          // 262144: 1.0629, 1.0637 ({512, 2, 1, 8, whole_row}: 1.0637, 1.1025)
     {any_length, {512, 2, 1, 8, 2}},      // not measured
 };
 inline constexpr ClusterChoice two_streams[] = {
-    {8192, {256, 2, 2, 1, 2}},    // 0.0617, 0.0640 ({.., 1}: 0.0650, 0.0675)
-    {20480, {256, 2, 2, 1, 1}},   // 16384: 0.1062, 0.1105, 20000: 0.1414, 0.1434 ({.., 2}: 0.1425, 0.1449)
-    {28672, {512, 2, 1, 1, 2}},   // 24000: 0.1759, 0.1820 ({.., 1}: 0.1747, 0.1836)
-    {40960, {512, 2, 1, 1, 1}},   // 32768: 0.2080, 0.2088, 40000: 0.2726, 0.2724 ({256, 2, 2, 2, 1}: 0.2031, 0.2141)
-    {65000, {512, 2, 1, 2, 2}},   // 50257: 0.3469, 0.3633, 64000: 0.4405, 0.4402 ({.., 1}: 0.4324, 0.4501)
-    {65536, {512, 2, 1, 2, 1}},   // 0.4051, 0.4172 ({256, 2, 2, 4, 1}: 0.4158, 0.4401)
-    {129024, {512, 2, 1, 4, 2}},  // 100000: 0.7120, 0.7650, 128256: 0.9322, 0.9344 ({256, 2, 2, 8, 2}: 0.9108, 0.9502)
-    {131072, {256, 2, 2, 8, 2}},  // 0.8601, 0.8892 ({.., 1}: 0.8484, 0.8975, {512, 2, 1, 4, 1}: 0.8643, 0.9043)
-    {163840, {512, 2, 1, 4, 2}},  // 151936: 1.1465, 1.1650 ({256, 2, 2, 8, 1}: 1.1413, 1.1799)
-    {229376, {512, 2, 1, 8, 2}},  // 200064: 1.4142, 1.5322 ({.., 1}: 1.5142, 1.6416)
-    {any_length, {512, 2, 1, 8, 1}},  // 262144: 1.7475, 1.8210 ({.., 2}: 1.8153, 1.8085)
+    {8192, {256, 2, 2, 1, 2}},    // 0.0587, 0.0613 ({.., 1}: 0.0622, 0.0678)
+    {28672, {256, 2, 2, 1, 1}},   // 16384: 0.1046, 0.1099, 24000: 0.1612, 0.1656 ({512, 2, 1, 1, 2}: 0.1640, 0.1747)
+    {28672, {512, 2, 1, 1, 2}},   // what is too long for the one before
+    {40960, {512, 2, 1, 1, 1}},   // 32768: 0.2020, 0.2062, 40000: 0.2642, 0.2662 ({256, 2, 2, 2, 1}: 0.1984, 0.2127)
+    {65000, {512, 2, 1, 2, 2}},   // 50257: 0.3341, 0.3614 ({256, 2, 2, 4, 2}: 0.3905, 0.4096)
+    {65536, {512, 2, 1, 2, 1}},   // 0.3973, 0.4164 ({256, 2, 2, 4, 1}: 0.4039, 0.4464)
+    {129024, {512, 2, 1, 4, 2}},  // 100000: 0.6950, 0.7791, 128256: 0.8922, 0.9489 ({256, 2, 2, 8, 2}: 0.8738, 0.9835)
+    {131072, {256, 2, 2, 8, 2}},  // 0.8367, 0.9145 ({512, 2, 1, 4, 1}: 0.8359, 0.9222)
+    {163840, {512, 2, 1, 4, 2}},  // 151936: 1.1344, 1.1743 ({256, 2, 2, 8, 1}: 1.1266, 1.2021)
+    {229376, {512, 2, 1, 8, 2}},  // 200064: 1.3800, 1.6043 ({.., 1}: 1.5142, 1.6416)
+    {any_length, {512, 2, 1, 8, 1}},  // 262144: 1.6933, 1.9455 ({.., 2}: 1.7387, 1.9217)
 };
 inline constexpr ClusterChoice two_rounds[] = {
     {20480, {256, 2, 2, 1, 0}},       // 8192: 0.1169, 16384: 0.1902 ({512, 2, 1, 1, 0}: 0.1583, 0.2343)
@@ -95,13 +98,13 @@ constexpr const ClusterShape* choose_cluster_shape(std::int64_t columns, DataTyp
   return first_cluster_shape(cluster_choices(streams, rounds), columns, type, streams);
 }
 
-/// Blocks of all clusters at which rows, some of which take longer, still spread evenly: four for each that two blocks a
-/// multiprocessor keep resident.
+/// Blocks of all clusters at which rows, some of which take longer, still spread evenly: four for each that two blocks
+/// a multiprocessor keep resident.
 inline constexpr std::int64_t enough_blocks = 1024;
 
 /// Of a forward pass, through which rows stream: a block takes a whole row, since every block of a cluster merges its
-/// warps again; or a part of one, where there are few rows. (131072 columns, ms on that H200: label cross-entropy 0.245,
-/// {256, 2, 2, 1, 0} 0.299; reverse KL 0.486, {256, 4, 2, 1, 0} 0.520.)
+/// warps again; or a part of one, where there are few rows. (131072 columns, ms on that H200: label cross-entropy
+/// 0.240, {256, 2, 2, 1, 0} 0.298; reverse KL 0.473, {256, 4, 2, 1, 0} 0.520.)
 constexpr ClusterShape choose_forward_cluster_shape(std::int64_t columns, std::int64_t rows, DataType type, int streams,
                                                     int rounds, const ClusterShape& otherwise) {
   if (rounds == 2) return otherwise;
