@@ -39,7 +39,8 @@
 ///                                                maximum from others
 ///     sum_plainly<r>(sums, statistics, columns)  adds N columns to it
 ///     is_good<r>(sums, statistics, low)          of a merged one: whether it may be used, also where columns of value
-///                                                `low` were to add nothing
+///                                                `low` were to add nothing. The sums of softmaxes that it is given are
+///                                                in units of their largest column, or of a few that have it among them
 ///     from_plain<r>(sums, statistics) -> State<r>
 ///     note_label(state, x)                       the logit of the label, which sum_plainly does not look for
 ///     plain_gradient(slope, columns)             the gradient of columns that are not the label
@@ -47,8 +48,7 @@
 ///     is_at_maximum(slope, max_x, max_t)         optional: whether columns up to these values need `gradient` in a row
 ///                                                that cares_for_maxima(slope)
 ///     plain_gradient_may_be_nan                  whether NaN may mean no more than that `gradient` is needed; not
-///     among
-///                                                columns whose plain sums of the last round are finite
+///                                                for columns whose plain sums of the last round are finite
 ///
 /// A user's own loss that satisfies the concept gets every path; see unit_tests/loss/test_custom_loss.cpp.
 

@@ -6,9 +6,9 @@
 /// \file
 /// \brief What a consumer thread has summed of a row so far, in one of two ways.
 ///
-/// ExactSums runs the algebra of every loss: columns at the maximum are kept apart from those below. PlainSums runs
-/// what concept.hpp offers to kernels that count instructions: all columns alike, and no branch. In a row that one
-/// column decides that costs digits, and an infinite term spoils it; `merge` says so, and the row is summed again.
+/// ExactRowSums runs the algebra of every loss: columns at the maximum are kept apart from those below. PlainRowSums
+/// runs what concept.hpp offers to kernels that count instructions: all columns alike, and no branch. In a row that one
+/// column decides that costs digits, and an infinite term spoils it; `merge` says so, and lanes are summed again.
 
 #include <vocabloss/impl/cuda/merge_block.cuh>
 #include <vocabloss/impl/cuda/piece_view.cuh>
