@@ -47,9 +47,7 @@ struct PlainMerge {
       loss.template raise_plainly<Round>(into.sums, max_x, max_t);
       loss.template raise_plainly<Round>(other.sums, max_x, max_t);
     }
-    into.sums.x.sum += other.sums.x.sum;
-    into.sums.t.sum += other.sums.t.sum;
-    into.sums.weighted += other.sums.weighted;
+    into.sums.add(other.sums);
     into.label_logit += other.label_logit;
   }
 };
