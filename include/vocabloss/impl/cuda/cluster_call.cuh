@@ -64,7 +64,9 @@ inline constexpr int max_slots = 64;
 /// Rows for which the exchange warps have room: a few are on chip, and a backward pass asks for a few ahead.
 inline constexpr int rows_in_flight = 8;
 inline constexpr int max_consumer_warps = 16;
-/// Rows whose statistics a pass that streams need not have before it goes on.
+/// Rows whose statistics a pass that streams need not have before it goes on. A consumer that is late with one has
+/// released its slots, but not those of the next row: so the producer is fewer rows ahead than there are claims. And
+/// the claim itself is retired by the exchange warp, which waits for that consumer.
 inline constexpr int streamed_rows_unfinished = 2;
 
 /// Whether rows stay in the ring for another round of statistics, or for their gradient.
