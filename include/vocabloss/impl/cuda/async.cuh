@@ -168,6 +168,15 @@ __device__ __forceinline__ void store_remotely(std::uint32_t peer_word, float va
                : "memory");
 }
 
+/// The same of four words, aligned to 16 bytes.
+__device__ __forceinline__ void store_remotely(std::uint32_t peer_words, const float (&value)[4],
+                                               std::uint32_t peer_barrier) {
+  asm volatile(
+      "st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [%0], {%1, %2, %3, %4}, [%5];" ::"r"(peer_words),
+      "f"(value[0]), "f"(value[1]), "f"(value[2]), "f"(value[3]), "r"(peer_barrier)
+      : "memory");
+}
+
 }  // namespace vocabloss::Impl
 
 #endif

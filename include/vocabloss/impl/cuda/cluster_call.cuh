@@ -40,7 +40,8 @@ struct ConsumerShape {
 /// In device memory, zero before the first launch; each launch leaves the counters zero. Launches that share it must
 /// follow one another.
 struct ClusterTickets {
-  unsigned long long next;  ///< rows claimed so far; where first rows are dealt, beyond those
+  unsigned long long next;  ///< rows claimed so far, beyond those that are dealt
+  unsigned int begun;       ///< clusters, where they are numbered
   unsigned int finished;    ///< clusters that will claim no more
   unsigned int launches;    ///< that have ended: counted here, so that a captured launch counts each time it runs
 };

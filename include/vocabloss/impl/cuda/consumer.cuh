@@ -94,7 +94,7 @@ struct Consumer {
                 [&](auto ordinary, const RingCursor& at, int p, bool is_last) {
                   take<0, true, ordinary()>(sums, {}, i, slice, at, p);
                   if (Loss::needs_label && p == label_piece) label_logit = ring.label_logit(slice, at, p);
-                  if (is_last) ring.release(at, slice.odd != 0);
+                  if (is_last) ring.release(at, !ordinary && slice.odd != 0);
                 });
       leave<0>(i, sums, {}, slice, label_logit, [&](int p) { return ring.stored(i, slice, p); });
       if (i >= streamed_rows_unfinished) wait_for_statistics(i - streamed_rows_unfinished);

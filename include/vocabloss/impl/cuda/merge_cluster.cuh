@@ -41,9 +41,15 @@ struct ClusterStates {
       const WordsOf<State> words = to_words(state);
       const std::uint32_t target = peer_address(&mailbox.from[rank], lane);
       const std::uint32_t target_barrier = peer_address(barrier, lane);
+      constexpr int step = words_of<State> % 4 == 0 ? 4 : 1;
 #pragma unroll
-      for (int w = 0; w < words_of<State>; ++w) {
-        store_remotely(target + w * sizeof(float), words.word[w], target_barrier);
+      for (int w = 0; w < words_of<State>; w += step) {
+        const std::uint32_t at = target + w * static_cast<std::uint32_t>(sizeof(float));
+        if constexpr (step == 4) {
+          store_remotely(at, {words.word[w], words.word[w + 1], words.word[w + 2], words.word[w + 3]}, target_barrier);
+        } else {
+          store_remotely(at, words.word[w], target_barrier);
+        }
       }
     }
     __syncwarp();

@@ -38,12 +38,19 @@ struct alignas(128) PeerControl {
   unsigned int lost;  ///< a rank has given up
 };
 
-/// Words of a rank's message.
+/// Words from one state to the next, where states of any round lie side by side.
 template <class Loss>
-inline constexpr int peer_words =
-    words_of<typename Loss::template State<0>> > words_of<typename Loss::template State<Loss::rounds - 1>>
-        ? words_of<typename Loss::template State<0>>
-        : words_of<typename Loss::template State<Loss::rounds - 1>>;
+constexpr int words_between_states() {
+  using First = WordsOf<typename Loss::template State<0>>;
+  using Last = WordsOf<typename Loss::template State<Loss::rounds - 1>>;
+  union Either {
+    First first;
+    Last last;
+  };
+  return static_cast<int>(sizeof(Either) / sizeof(float));
+}
+template <class Loss>
+inline constexpr int peer_words = words_between_states<Loss>();
 
 /// States that one warp merges.
 inline constexpr int max_peer_states = 32;
@@ -73,11 +80,12 @@ __device__ __forceinline__ unsigned int load_from_peers(const unsigned int* word
   return value;
 }
 
+template <class Loss>
 class PeerSession;
 
 /// What a launch is told of the other ranks; goes to the kernel as it is.
 struct PeerExchange {
-  static constexpr bool needs_rows_in_order = true;
+  static constexpr bool clusters_meet = true;
   /// For one exchange warp: the states of a row from all blocks of all ranks, side by side.
   template <class Loss>
   static constexpr int shared_bytes = max_peer_states* peer_words<Loss>* static_cast<int>(sizeof(float));
@@ -92,90 +100,97 @@ struct PeerExchange {
   __device__ __forceinline__ PeerControl* control_of(int peer) const {
     return reinterpret_cast<PeerControl*>(window[peer]);
   }
-  __device__ __forceinline__ PeerSession open(unsigned char* shared) const;
+  template <class Loss>
+  __device__ __forceinline__ PeerSession<Loss> open(unsigned char* shared, int width, int block) const;
 };
 
-/// One launch's use of the windows by one warp.
+/// One launch's use of the windows by one warp of a block.
+template <class Loss>
 class PeerSession {
  public:
-  __device__ __forceinline__ PeerSession(const PeerExchange& exchange, unsigned char* shared)
+  __device__ __forceinline__ PeerSession(const PeerExchange& exchange, unsigned char* shared, int width, int block)
       : peers_(exchange),
         states_(reinterpret_cast<float*>(shared)),
+        states_count_(exchange.ranks * width),
         launch_(load_from_peers(&exchange.tickets->launches) + 1),
-        is_lost_(load_from_peers(&exchange.control_of(exchange.rank)->lost) != 0) {}
+        is_lost_(load_from_peers(&exchange.control_of(exchange.rank)->lost) != 0) {
+    const std::int64_t half = (launch_ & 1) * Loss::rounds * exchange.rows * states_count_ * words;
+    const auto words_of_rank = [&](int rank) {
+      return reinterpret_cast<std::uint64_t*>(exchange.window[rank] + sizeof(PeerControl)) + half;
+    };
+    received_ = words_of_rank(exchange.rank);
+#pragma unroll
+    for (int k = 0; k < sent_by_lane; ++k) {
+      const int peer = (lane_of_warp() + 32 * k) / words;
+      const bool is_sent = peer < exchange.ranks && peer != exchange.rank;
+      sent_[k] = is_sent ? words_of_rank(peer) + (exchange.rank * width + block) * words + word_of_lane(k) : nullptr;
+    }
+  }
 
   /// All ranks have clusters of the same width, and at most max_peer_states blocks that hold a part of a row.
-  template <int Round, class Loss, class State>
-  __device__ __forceinline__ void send(const State& state, const ClusterStates<State>& cluster, std::int64_t row) {
-    const int mine = peers_.rank * cluster.width + cluster.rank;
-    if (threadIdx.x % 32 == 0) *state_at<State>(mine) = to_words(state);
-    __syncwarp();
-    if (!is_lost_) send_words<words_of<State>>(first_word<Round, Loss>(cluster.width, row), mine, threadIdx.x % 32);
+  /// `in_shared`: the state, in shared memory.
+  template <int Round, class State>
+  __device__ __forceinline__ void send(const State& state, const WordsOf<State>& in_shared,
+                                       const ClusterStates<State>& cluster, std::int64_t row) {
+    if (!is_lost_) {
+      const std::int64_t first = first_word<Round>(row);
+#pragma unroll
+      for (int k = 0; k < sent_by_lane; ++k) {
+        const int word = word_of_lane(k);
+        if (sent_[k] && word < words_of<State>) {
+          const std::uint64_t value = __float_as_uint(in_shared.word[word]);
+          store_for_peers(sent_[k] + first, static_cast<std::uint64_t>(launch_) << 32 | value);
+        }
+      }
+    }
     cluster.push(state);  // even where a rank is lost: the cluster's other blocks wait for it
   }
-  template <int Round, class Loss, class State, class Meanwhile>
+  template <int Round, class State, class Meanwhile>
   __device__ __forceinline__ State merge(const Loss& loss, const State& state, const ClusterStates<State>& cluster,
                                          std::int64_t row, Meanwhile&& meanwhile) {
-    constexpr int words = words_of<State>;
-    const int lane = threadIdx.x % 32;
-    const int states = peers_.ranks * cluster.width;
-    if (!is_lost_) {
-      receive<words>(first_word<Round, Loss>(cluster.width, row), states * words, cluster.width * words, lane,
-                     meanwhile);
-    }
+    if (!is_lost_) receive<words_of<State>>(first_word<Round>(row), cluster.width, meanwhile);
     cluster.wait();
     if (is_lost_) give_up();
     __syncwarp();
+    int lanes = 2;
+    while (lanes < states_count_) lanes *= 2;
+    const int place = lane_of_warp() & (lanes - 1);
     State part = Loss::template identity<Round, 1>();
-    if (lane / cluster.width == peers_.rank) {
-      part = cluster.from(lane % cluster.width, state);
-    } else if (lane < states) {
-      part = from_words(*state_at<State>(lane));
+    if (place / cluster.width == peers_.rank) {
+      part = cluster.from(place % cluster.width, state);
+    } else if (place < states_count_) {
+      part = from_words(*reinterpret_cast<const WordsOf<State>*>(states_ + place * words));
     }
     __syncwarp();
-    int lanes = 2;
-    while (lanes < states) lanes *= 2;
     return merge_states<Round>(loss, part, lanes);
   }
 
   __device__ __forceinline__ bool is_lost() const { return is_lost_; }
 
  private:
-  template <class State>
-  __device__ __forceinline__ WordsOf<State>* state_at(int place) const {
-    return reinterpret_cast<WordsOf<State>*>(states_) + place;
-  }
-  /// Of a row's states, in a window.
-  template <int Round, class Loss>
-  __device__ __forceinline__ std::size_t first_word(int width, std::int64_t row) const {
-    const std::size_t half = (launch_ & 1) * Loss::rounds + Round;
-    return (half * peers_.rows + row) * (peers_.ranks * width) * peer_words<Loss>;
-  }
-  __device__ __forceinline__ std::uint64_t* words_in(int peer, std::size_t first) const {
-    return reinterpret_cast<std::uint64_t*>(peers_.window[peer] + sizeof(PeerControl)) + first;
-  }
+  static constexpr int words = peer_words<Loss>;
+  static constexpr int sent_by_lane = (max_peer_ranks * words + 31) / 32;
 
-  /// This block's words to all other ranks.
-  template <int words>
-  __device__ __forceinline__ void send_words(std::size_t first, int place, int lane) const {
-    for (int i = lane; i < peers_.ranks * words; i += 32) {
-      const int peer = i / words;
-      const int word = place * words + i % words;
-      if (peer == peers_.rank) continue;
-      const std::uint64_t value = __float_as_uint(states_[word]);
-      store_for_peers(words_in(peer, first) + word, static_cast<std::uint64_t>(launch_) << 32 | value);
-    }
+  __device__ __forceinline__ static int lane_of_warp() { return threadIdx.x % 32; }
+  __device__ __forceinline__ static int word_of_lane(int k) { return (lane_of_warp() + 32 * k) % words; }
+
+  /// Of a row's states, in this launch's half of a window.
+  template <int Round>
+  __device__ __forceinline__ std::int64_t first_word(std::int64_t row) const {
+    return (Round * peers_.rows + row) * (states_count_ * words);
   }
 
   /// The other ranks' words; this rank's come from the cluster. A load takes most of a microsecond, so several are
   /// under way at once.
-  template <int words, class Meanwhile>
-  __device__ __forceinline__ void receive(std::size_t first, int count, int count_of_rank, int lane,
-                                          Meanwhile&& meanwhile) {
+  template <int words_of_state, class Meanwhile>
+  __device__ __forceinline__ void receive(std::int64_t first, int width, Meanwhile&& meanwhile) {
     constexpr int at_once = 4;
-    const std::uint64_t* window = words_in(peers_.rank, first);
-    const int own = peers_.rank * count_of_rank;
-    const auto is_expected = [&](int i) { return i < count && (i < own || i >= own + count_of_rank); };
+    const std::uint64_t* window = received_ + first;
+    const int lane = lane_of_warp(), count = states_count_ * words;
+    const int own = peers_.rank * width * words, own_end = own + width * words;
+    const auto is_expected = [&](int i) {
+      return i < count && (i < own || i >= own_end) && (words_of_state == words || i % words < words_of_state);
+    };
     for (int begin = lane; begin - lane < count; begin += 32 * at_once) {
       std::uint64_t word[at_once], since = 0;
       for (unsigned int tries = 1;; ++tries) {
@@ -212,19 +227,23 @@ class PeerSession {
 
   /// Tells the host and all ranks.
   __device__ __forceinline__ void give_up() const {
-    const int lane = threadIdx.x % 32;
+    const int lane = lane_of_warp();
     if (lane == 0) store_for_peers(peers_.lost_on_host, 1u);
     if (lane < peers_.ranks) store_for_peers(&peers_.control_of(lane)->lost, 1u);
   }
 
   const PeerExchange& peers_;
-  float* states_;
-  unsigned int launch_;  ///< its number, never 0
+  float* states_;                      ///< of a row from the other ranks, side by side, `words` each
+  const int states_count_;             ///< from all ranks
+  unsigned int launch_;                ///< its number, never 0
+  const std::uint64_t* received_;      ///< this launch's half of the own window
+  std::uint64_t* sent_[sent_by_lane];  ///< where this lane's words of row 0 go, in other ranks' windows, or null
   bool is_lost_;
 };
 
-__device__ __forceinline__ PeerSession PeerExchange::open(unsigned char* shared) const {
-  return PeerSession(*this, shared);
+template <class Loss>
+__device__ __forceinline__ PeerSession<Loss> PeerExchange::open(unsigned char* shared, int width, int block) const {
+  return PeerSession<Loss>(*this, shared, width, block);
 }
 
 }  // namespace vocabloss::Impl

@@ -17,7 +17,7 @@ namespace vocabloss::Impl {
 /// A row's exchange warp in every block calls `send` with the block's state of a row in every lane, and later `merge`,
 /// which gives the state of the whole row in every lane; `meanwhile` is called now and then where that takes long.
 struct NoExchange {
-  static constexpr bool needs_rows_in_order = false;
+  static constexpr bool clusters_meet = false;  ///< those of all ranks, with every row
   /// Not null: a forward pass leaves every row's state here, [rows][words] as StateWords tells them, for an exchange
   /// between kernels. Losses of one round only.
   float* states = nullptr;
@@ -25,10 +25,13 @@ struct NoExchange {
   template <class Loss>
   static constexpr int shared_bytes = 0;
 
-  __device__ __forceinline__ NoExchange open(unsigned char* /*shared*/) const { return *this; }
-  template <int Round, class Loss, class State>
-  __device__ __forceinline__ void send(const State& state, const ClusterStates<State>& cluster,
-                                       std::int64_t /*row*/) const {
+  template <class Loss>
+  __device__ __forceinline__ NoExchange open(unsigned char* /*shared*/, int /*width*/, int /*block*/) const {
+    return *this;
+  }
+  template <int Round, class State>
+  __device__ __forceinline__ void send(const State& state, const WordsOf<State>& /*in_shared*/,
+                                       const ClusterStates<State>& cluster, std::int64_t /*row*/) const {
     cluster.push(state);
   }
   template <int Round, class Loss, class State, class Meanwhile>
@@ -58,10 +61,11 @@ struct ExchangeWarp {
   const int turn;  ///< which exchange warp this is
   const int lane;
 
-  int sent_early = -1;  ///< the row whose states were sent before the row in front of it was merged
+  int unsent = 0;  ///< the first of this warp's rows whose states are not yet sent
 
   /// Rows in the order in which the consumers gather them.
   __device__ void run() {
+    unsent = turn;
     for (int i = 0; claims.wait_for(i) >= 0; ++i) {
       if (i % turns != turn) continue;
       if constexpr (pass == Pass::backward) {
@@ -82,19 +86,14 @@ struct ExchangeWarp {
     RowFacts<float> facts;
     if constexpr (is_last) facts = row_facts(call, row);  // asked for before the wait
     auto& buffers = shared.template round<Round>();
-    if (sent_early != i) send<Round>(i);
+    if (Loss::rounds > 1 || unsent == i) send<Round>(i);
     auto state = from_words(buffers.warp_state[use.index][0]);
-    // While the other ranks' states are on their way, the next row's may become known here: they need not wait, where
-    // no other warp takes care of them.
+    // While the other ranks' states are on their way, this warp's next row may become known here: it need not wait.
     state = peers.template merge<Round>(loss, state, cluster_states<Round>(use), row, [&] {
-      if constexpr (Loss::rounds == 1 && turns == 1) {
-        const RowSlot next(i + 1);
-        const bool is_next_known =
-            sent_early <= i && claims.has(i + 1) && has_ended(&buffers.gathered[next.index], next.parity);
-        if (__all_sync(0xffffffffu, is_next_known)) {
-          send<Round>(i + 1);
-          sent_early = i + 1;
-        }
+      if constexpr (Loss::rounds == 1) {
+        const RowSlot next(unsent);
+        const bool is_known = claims.has(unsent) && has_ended(&buffers.gathered[next.index], next.parity);
+        if (__all_sync(0xffffffffu, is_known)) send<Round>(unsent);
       }
     });
     if (lane == 0) {
@@ -133,7 +132,9 @@ struct ExchangeWarp {
     state = merge_states<Round>(loss, state, Shape::warps);
     __syncwarp();
     if (lane == 0) buffers.warp_state[use.index][0] = to_words(state);
-    peers.template send<Round, Loss>(state, cluster_states<Round>(use), claims.row(i));
+    __syncwarp();
+    peers.template send<Round>(state, buffers.warp_state[use.index][0], cluster_states<Round>(use), claims.row(i));
+    unsent = i + turns;
     __syncwarp();
   }
   template <int Round>

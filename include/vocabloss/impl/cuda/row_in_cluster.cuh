@@ -47,7 +47,8 @@ __global__ void __launch_bounds__(Shape::block_threads, Shape::blocks)
   // Before the barrier below: a launch counts as ended, for the next one, once all clusters are past their last claim.
   const int turn = warp - Shape::exchange_warp;
   unsigned char* const after_ring = ring + launch.slots * launch.slot_bytes;
-  auto peers = ranks.open(after_ring + (turn > 0 ? turn : 0) * RankExchange::template shared_bytes<Loss>);
+  auto peers = ranks.template open<Loss>(after_ring + (turn > 0 ? turn : 0) * RankExchange::template shared_bytes<Loss>,
+                                         launch.width, rank);
 
   if (threadIdx.x == 0) {
     for (int i = 0; i < launch.slots; ++i) {
@@ -68,8 +69,7 @@ __global__ void __launch_bounds__(Shape::block_threads, Shape::blocks)
 
   const RowClaims claims{shared.claims, launch.width};
   if (warp == Shape::producer_warp) {
-    const RowClaimer claimer(shared.claims, launch.tickets, call.rows, launch.width, rank,
-                             !RankExchange::needs_rows_in_order);
+    const RowClaimer claimer(shared.claims, launch.tickets, call.rows, launch.width, rank, RankExchange::clusters_meet);
     Producer<Loss, T, pass, Shape>{call, launch, claims, claimer, shared, ring, rank, lane}.run();
   } else if (turn >= 0) {
     ExchangeWarp<Loss, T, pass, Shape, decltype(peers)>{loss, call, launch, peers, claims, shared, rank, turn, lane}

@@ -50,7 +50,7 @@ struct StateWords {
   KOKKOS_INLINE_FUNCTION static int sums() { return count - maxima(); }
 
   /// Whether maxima and sums are all there is to a state.
-  static bool is_maxima_and_sums() {
+  KOKKOS_INLINE_FUNCTION static bool is_maxima_and_sums() {
     const State nothing = Loss::template identity<Round, 1>();
     for (int k = 0; k < count; ++k) {
       if (!is_maximum(k) && reinterpret_cast<const Real*>(&nothing)[k] != Real(0)) return false;
