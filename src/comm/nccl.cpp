@@ -5,6 +5,7 @@
 
 #include <vocabloss/comm/nccl.hpp>
 #include <vocabloss/error.hpp>
+#include <vocabloss/impl/expect_cuda.cuh>
 
 #include <thread>
 #include <utility>
@@ -12,9 +13,7 @@
 namespace vocabloss::comm {
 namespace {
 
-void expect_cuda(cudaError_t code, const char* call) {
-  if (code != cudaSuccess) throw CudaError("vocabloss: " + std::string(call) + ": " + cudaGetErrorString(code));
-}
+using Impl::expect_cuda;
 
 bool is_capturing(cudaStream_t stream) {
   cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;

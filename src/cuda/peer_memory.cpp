@@ -6,6 +6,7 @@
 #include <vocabloss/error.hpp>
 #include <vocabloss/impl/distributed/agreement.hpp>
 #include <vocabloss/impl/distributed/peer_memory.hpp>
+#include <vocabloss/impl/expect_cuda.cuh>
 
 #include <Kokkos_Core.hpp>
 
@@ -23,10 +24,6 @@
 
 namespace vocabloss::Impl {
 namespace {
-
-void expect_cuda(cudaError_t code, const char* call) {
-  if (code != cudaSuccess) throw CudaError("vocabloss: " + std::string(call) + ": " + cudaGetErrorString(code));
-}
 
 [[noreturn]] void refuse(const std::string& why) {
   throw PathRefused("vocabloss: exchange in_kernel: " + why + ": use exchange allgather");

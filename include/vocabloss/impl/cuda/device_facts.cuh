@@ -6,7 +6,7 @@
 /// \file
 /// \brief What the choice of a CUDA launch needs to know of the current device; asked of the driver once a device.
 
-#include <vocabloss/error.hpp>
+#include <vocabloss/impl/expect_cuda.cuh>
 
 #include <cuda_runtime.h>
 
@@ -23,7 +23,7 @@ struct DeviceFacts {
 
   static DeviceFacts of_current_device() {
     int device = 0;
-    check(cudaGetDevice(&device), "cudaGetDevice");
+    expect_cuda(cudaGetDevice(&device), "cudaGetDevice");
     return {attribute(cudaDevAttrComputeCapabilityMajor, device), attribute(cudaDevAttrMultiProcessorCount, device)};
   }
 
@@ -35,12 +35,9 @@ struct DeviceFacts {
   }
 
  private:
-  static void check(cudaError_t code, const char* call) {
-    if (code != cudaSuccess) throw CudaError(std::string("vocabloss: ") + call + ": " + cudaGetErrorString(code));
-  }
   static int attribute(cudaDeviceAttr which, int device) {
     int value = 0;
-    check(cudaDeviceGetAttribute(&value, which, device), "cudaDeviceGetAttribute");
+    expect_cuda(cudaDeviceGetAttribute(&value, which, device), "cudaDeviceGetAttribute");
     return value;
   }
 };

@@ -9,13 +9,13 @@
 /// Order between the two is kept by events, which a graph capture follows; the caller's instance has waited for the
 /// side stream at the end of each call. No device-wide synchronisation.
 
-#include <vocabloss/error.hpp>
-
 #include <Kokkos_Core.hpp>
+#if defined(KOKKOS_ENABLE_CUDA)
+#include <vocabloss/impl/expect_cuda.cuh>
+#endif
 
 #include <cstddef>
 #include <memory>
-#include <string>
 #include <vector>
 
 namespace vocabloss::Impl {
@@ -54,8 +54,7 @@ struct CudaStream {
 template <class Real>
 void fill_with_nan(const CudaStream& where, Real* values, std::size_t count) {
   // All bits set is a NaN in both formats.
-  const cudaError_t code = cudaMemsetAsync(values, 0xff, count * sizeof(Real), where.stream);
-  if (code != cudaSuccess) throw CudaError(std::string("vocabloss: cudaMemsetAsync: ") + cudaGetErrorString(code));
+  expect_cuda(cudaMemsetAsync(values, 0xff, count * sizeof(Real), where.stream), "cudaMemsetAsync");
 }
 
 template <>
@@ -69,13 +68,13 @@ class SideStream<Kokkos::Cuda> {
 
   template <class Exchange>
   void run(const Kokkos::Cuda& exec, int slot, Exchange&& exchange) const {
-    expect(cudaEventRecord(ready_.get(), exec.cuda_stream()), "cudaEventRecord");
-    expect(cudaStreamWaitEvent(stream_.get(), ready_.get(), 0), "cudaStreamWaitEvent");
+    expect_cuda(cudaEventRecord(ready_.get(), exec.cuda_stream()), "cudaEventRecord");
+    expect_cuda(cudaStreamWaitEvent(stream_.get(), ready_.get(), 0), "cudaStreamWaitEvent");
     exchange(CudaStream{stream_.get()});
-    expect(cudaEventRecord(done_[slot].get(), stream_.get()), "cudaEventRecord");
+    expect_cuda(cudaEventRecord(done_[slot].get(), stream_.get()), "cudaEventRecord");
   }
   void join(const Kokkos::Cuda& exec, int slot) const {
-    expect(cudaStreamWaitEvent(exec.cuda_stream(), done_[slot].get(), 0), "cudaStreamWaitEvent");
+    expect_cuda(cudaStreamWaitEvent(exec.cuda_stream(), done_[slot].get(), 0), "cudaStreamWaitEvent");
   }
 
  private:
@@ -88,21 +87,18 @@ class SideStream<Kokkos::Cuda> {
   using Stream = std::unique_ptr<CUstream_st, DestroyStream>;
   using Event = std::unique_ptr<CUevent_st, DestroyEvent>;
 
-  static void expect(cudaError_t code, const char* call) {
-    if (code != cudaSuccess) throw CudaError(std::string("vocabloss: ") + call + ": " + cudaGetErrorString(code));
-  }
   /// The highest priority: an exchange is one small kernel, and must not queue behind the teams of a large one.
   static Stream make_stream() {
     int lowest = 0;
     int highest = 0;
-    expect(cudaDeviceGetStreamPriorityRange(&lowest, &highest), "cudaDeviceGetStreamPriorityRange");
+    expect_cuda(cudaDeviceGetStreamPriorityRange(&lowest, &highest), "cudaDeviceGetStreamPriorityRange");
     cudaStream_t stream = nullptr;
-    expect(cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, highest), "cudaStreamCreateWithPriority");
+    expect_cuda(cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, highest), "cudaStreamCreateWithPriority");
     return Stream(stream);
   }
   static Event make_event() {
     cudaEvent_t event = nullptr;
-    expect(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "cudaEventCreateWithFlags");
+    expect_cuda(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "cudaEventCreateWithFlags");
     return Event(event);
   }
 

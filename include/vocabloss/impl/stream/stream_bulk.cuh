@@ -136,12 +136,11 @@ void launch_stream_bulk(cudaStream_t stream, const StreamUnits& all, int multipr
   if (tiles == 0) return;
   const int bytes = static_cast<int>(slot_bytes) * stream_bulk_slots;
   const std::int64_t most = static_cast<std::int64_t>(multiprocessors) * ctas_per_multiprocessor;
-  check_stream_launch(
-      "bulk streaming kernel",
-      cudaFuncSetAttribute(stream_bulk_kernel<writes>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
+  expect_cuda(cudaFuncSetAttribute(stream_bulk_kernel<writes>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes),
+              "bulk streaming kernel");
   const dim3 grid(static_cast<unsigned>(tiles < most ? tiles : most));
   stream_bulk_kernel<writes><<<grid, 32, bytes, stream>>>(all, tiles_of_row, tile_units, slot_bytes);
-  check_stream_launch("bulk streaming kernel", cudaGetLastError());
+  expect_cuda(cudaGetLastError(), "bulk streaming kernel");
 }
 
 inline void stream_bulk(cudaStream_t stream, const StreamUnits& all, int multiprocessors, int ctas_per_multiprocessor) {

@@ -7,6 +7,7 @@
 /// \brief The plain streaming kernel on CUDA: 16-byte accesses with streaming hints, several loads in flight a thread.
 
 #include <vocabloss/error.hpp>
+#include <vocabloss/impl/expect_cuda.cuh>
 #include <vocabloss/impl/stream/stream_problem.hpp>
 
 #include <cuda_runtime.h>
@@ -15,12 +16,6 @@
 #include <string>
 
 namespace vocabloss::Impl {
-
-inline void check_stream_launch(const char* kernel, cudaError_t status) {
-  if (status != cudaSuccess) {
-    throw CudaError(std::string("vocabloss: ") + kernel + ": " + cudaGetErrorString(status));
-  }
-}
 
 inline constexpr int stream_threads = 256;
 
@@ -85,7 +80,7 @@ void launch_stream_plain(cudaStream_t stream, const StreamUnits& all) {
   } else {
     stream_plain_kernel<reads, writes, false, units_per_thread><<<grid, stream_threads, 0, stream>>>(all, tiles_of_row);
   }
-  check_stream_launch("plain streaming kernel", cudaGetLastError());
+  expect_cuda(cudaGetLastError(), "plain streaming kernel");
 }
 
 template <int units_per_thread>

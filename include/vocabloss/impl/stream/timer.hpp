@@ -54,8 +54,8 @@ template <>
 class DeviceTimer<Kokkos::Cuda> {
  public:
   explicit DeviceTimer(const Kokkos::Cuda& exec) : exec_(exec) {
-    check_stream_launch("cudaEventCreate", cudaEventCreate(&start_));
-    check_stream_launch("cudaEventCreate", cudaEventCreate(&stop_));
+    expect_cuda(cudaEventCreate(&start_), "cudaEventCreate");
+    expect_cuda(cudaEventCreate(&stop_), "cudaEventCreate");
   }
   DeviceTimer(const DeviceTimer&) = delete;
   DeviceTimer& operator=(const DeviceTimer&) = delete;
@@ -67,12 +67,12 @@ class DeviceTimer<Kokkos::Cuda> {
   template <class Before, class Work>
   double milliseconds(Before&& before, Work&& work) const {
     before();
-    check_stream_launch("cudaEventRecord", cudaEventRecord(start_, exec_.cuda_stream()));
+    expect_cuda(cudaEventRecord(start_, exec_.cuda_stream()), "cudaEventRecord");
     work();
-    check_stream_launch("cudaEventRecord", cudaEventRecord(stop_, exec_.cuda_stream()));
-    check_stream_launch("the timed work", cudaEventSynchronize(stop_));
+    expect_cuda(cudaEventRecord(stop_, exec_.cuda_stream()), "cudaEventRecord");
+    expect_cuda(cudaEventSynchronize(stop_), "the timed work");
     float milliseconds = 0;
-    check_stream_launch("cudaEventElapsedTime", cudaEventElapsedTime(&milliseconds, start_, stop_));
+    expect_cuda(cudaEventElapsedTime(&milliseconds, start_, stop_), "cudaEventElapsedTime");
     return milliseconds;
   }
 
