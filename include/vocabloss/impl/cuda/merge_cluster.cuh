@@ -41,7 +41,7 @@ struct ClusterStates {
       const WordsOf<State> words = to_words(state);
       const std::uint32_t target = peer_address(&mailbox.from[rank], lane);
       const std::uint32_t target_barrier = peer_address(barrier, lane);
-      constexpr int step = words_of<State> % 4 == 0 ? 4 : 1;
+      constexpr int step = alignof(WordsOf<State>) / sizeof(float);  // words of a store
 #pragma unroll
       for (int w = 0; w < words_of<State>; w += step) {
         const std::uint32_t at = target + w * static_cast<std::uint32_t>(sizeof(float));

@@ -80,7 +80,7 @@ struct RowClaimer {
         rank(block_rank),
         clusters(gridDim.x / cluster_width),
         are_numbered(clusters_meet),
-        dealt(rows_dealt(clusters_meet)),
+        dealt(rows_dealt()),
         next(blockIdx.x / cluster_width) {}
 
   __device__ __forceinline__ void begin(int pieces) {
@@ -98,9 +98,9 @@ struct RowClaimer {
   }
 
  private:
-  __device__ __forceinline__ int rows_dealt(bool clusters_meet) const {
+  __device__ __forceinline__ int rows_dealt() const {
     if (tickets == nullptr) return INT_MAX;
-    return clusters_meet ? static_cast<int>(rows / clusters / 2) : 1;
+    return are_numbered ? static_cast<int>(rows / clusters / 2) : 1;
   }
   __device__ __forceinline__ void request() {
     if (rank != 0 || ended) return;  // after the end the counters may be zero again, for the next launch

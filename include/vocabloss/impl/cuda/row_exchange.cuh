@@ -13,11 +13,12 @@
 namespace vocabloss::Impl {
 
 /// The seam for a vocabulary that is split over GPUs, here for one that is not (peer_exchange.cuh has the other). A
-/// kernel opens it before its first barrier, with as much shared memory as `shared_bytes` says for each exchange warp.
-/// A row's exchange warp in every block calls `send` with the block's state of a row in every lane, and later `merge`,
-/// which gives the state of the whole row in every lane; `meanwhile` is called now and then where that takes long.
+/// kernel opens it before its first barrier, for each exchange warp with as much shared memory as `shared_bytes` says,
+/// and tells it the cluster's width and which of its blocks this is. A row's exchange warp in every block calls `send`
+/// with the block's state of a row in every lane and in shared memory, and later `merge`, which gives the state of the
+/// whole row in every lane; `meanwhile` is called now and then where that takes long.
 struct NoExchange {
-  static constexpr bool clusters_meet = false;  ///< those of all ranks, with every row
+  static constexpr bool clusters_meet = false;  ///< of all ranks, in every row: see row_claims.cuh
   /// Not null: a forward pass leaves every row's state here, [rows][words] as StateWords tells them, for an exchange
   /// between kernels. Losses of one round only.
   float* states = nullptr;
@@ -61,11 +62,10 @@ struct ExchangeWarp {
   const int turn;  ///< which exchange warp this is
   const int lane;
 
-  int unsent = 0;  ///< the first of this warp's rows whose states are not yet sent
+  int unsent = turn;  ///< the first of this warp's rows whose states are not yet sent
 
   /// Rows in the order in which the consumers gather them.
   __device__ void run() {
-    unsent = turn;
     for (int i = 0; claims.wait_for(i) >= 0; ++i) {
       if (i % turns != turn) continue;
       if constexpr (pass == Pass::backward) {
