@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // SPDX-FileCopyrightText: VocabLoss contributors
 
-// Exchanges between the kernels of path cluster: the values of one rank, the same bits on all, whatever a row holds.
+// Exchanges between the kernels of path cluster: the right values, the same bits on all ranks, whatever a row holds.
 
 #include <gtest/gtest.h>
 
@@ -41,12 +41,10 @@ class ClusterStages : public ::testing::Test {
 
   /// Over both exchanges, in one block of rows and in several, with the path asked for and chosen.
   template <class Tag, class Logit>
-  static void expect_as_one_rank(Call call, const Cut& cut) {
+  static void expect_right_values(Call call, const Cut& cut) {
     call.store_as(vocabloss::Precision<Logit>::type);
     const LossEntry& loss = loss_named(Tag::name);
-    Call alone = call;
-    alone.path = Path::team;
-    Outputs expected = loss.run(alone);
+    Outputs expected = loss.expected(call);
     const std::vector<double> nothing(call.rows * call.columns, 0);
     if (call.sequence == Sequence::forward) expected.gradient = nothing;
     for (const SharedRequest& request :
@@ -69,7 +67,7 @@ class ClusterStages : public ::testing::Test {
                                     Sequence::forward_then_backward}) {
       Call call = ordinary_call(loss_named(Tag::name), rows, vocab);
       call.sequence = sequence;
-      for (const Cut& cut : cuts_of(vocab, ranks())) expect_as_one_rank<Tag, Logit>(call, cut);
+      for (const Cut& cut : cuts_of(vocab, ranks())) expect_right_values<Tag, Logit>(call, cut);
     }
   }
 };
@@ -91,10 +89,10 @@ TEST_F(ClusterStages, ZLoss) { expect_all<ZLoss, bfloat16>(7, 257); }
 /// Rows of many pieces, over several blocks of a cluster.
 TEST_F(ClusterStages, LongRows) {
   for (const std::int64_t vocab : {50257, 262144}) {
-    expect_as_one_rank<ReverseKl, bfloat16>(ordinary_call(loss_named("reverse_kl"), 5, vocab),
-                                            even_cut(vocab, ranks()));
-    expect_as_one_rank<CrossEntropy, bfloat16>(ordinary_call(loss_named("cross_entropy"), 5, vocab),
-                                               even_cut(vocab, ranks()));
+    expect_right_values<ReverseKl, bfloat16>(ordinary_call(loss_named("reverse_kl"), 5, vocab),
+                                             even_cut(vocab, ranks()));
+    expect_right_values<CrossEntropy, bfloat16>(ordinary_call(loss_named("cross_entropy"), 5, vocab),
+                                                even_cut(vocab, ranks()));
   }
 }
 
@@ -111,9 +109,9 @@ TEST_F(ClusterStages, AllThatACallCarries) {
   call.divisor = 4;
   call.padding = 3;
   call.vector_stride = 2;
-  expect_as_one_rank<CrossEntropy, bfloat16>(call, even_cut(vocab, ranks()));
+  expect_right_values<CrossEntropy, bfloat16>(call, even_cut(vocab, ranks()));
   call.gradient_before.assign(rows * vocab, 0.25);
-  expect_as_one_rank<CrossEntropy, bfloat16>(call, even_cut(vocab, ranks()));
+  expect_right_values<CrossEntropy, bfloat16>(call, even_cut(vocab, ranks()));
 }
 
 TEST_F(ClusterStages, InPlace) {
@@ -123,7 +121,7 @@ TEST_F(ClusterStages, InPlace) {
     call.in_place = true;
     call.mask.assign(40, 1);
     call.mask[5] = 0;
-    expect_as_one_rank<ReverseKl, bfloat16>(call, even_cut(1000, ranks()));
+    expect_right_values<ReverseKl, bfloat16>(call, even_cut(1000, ranks()));
   }
 }
 
@@ -143,13 +141,13 @@ TEST_F(ClusterStages, InfinitiesAndNan) {
   fill(call.x, 8, 0, vocab, not_a_number);
   call.mask.assign(9, 1);
   call.mask[8] = 0;
-  expect_as_one_rank<ReverseKl, float>(call, even_cut(vocab, ranks()));
+  expect_right_values<ReverseKl, float>(call, even_cut(vocab, ranks()));
 }
 
 TEST_F(ClusterStages, ZeroRows) {
   Call call = ordinary_call(loss_named("reverse_kl"), 0, 20);
   call.t = {0};
-  expect_as_one_rank<ReverseKl, float>(call, even_cut(20, ranks()));
+  expect_right_values<ReverseKl, float>(call, even_cut(20, ranks()));
 }
 
 TEST_F(ClusterStages, AShapeMayBeAskedFor) {

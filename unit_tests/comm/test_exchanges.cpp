@@ -31,7 +31,7 @@ class Exchanges : public ::testing::TestWithParam<const char*> {
   void expect_all(const Call& call, const std::vector<Cut>& cuts) const {
     for (const Cut& cut : cuts) {
       for (const SharedRequest& request : requests()) {
-        expect_as_one_rank(MPI_COMM_WORLD, loss(), call, cut, request);
+        expect_right_values(MPI_COMM_WORLD, loss(), call, cut, request);
       }
     }
   }
@@ -67,7 +67,7 @@ TEST_P(Exchanges, BlocksOfRows) {
   for (const std::int64_t block_rows : {1, 2, 7, 100}) {
     for (SharedRequest request : requests()) {
       request.block_rows = block_rows;
-      expect_as_one_rank(MPI_COMM_WORLD, loss(), call, even_cut(50, ranks()), request);
+      expect_right_values(MPI_COMM_WORLD, loss(), call, even_cut(50, ranks()), request);
     }
   }
 }
@@ -135,7 +135,7 @@ TEST(ExchangesOfJsd, BetaAtTheEnds) {
   for (const double beta : {0.0, 1.0, 0.25}) {
     call.options.jsd_beta = beta;
     for (const SharedRequest& request : requests()) {
-      expect_as_one_rank(MPI_COMM_WORLD, loss, call, even_cut(25, size_of(MPI_COMM_WORLD)), request);
+      expect_right_values(MPI_COMM_WORLD, loss, call, even_cut(25, size_of(MPI_COMM_WORLD)), request);
     }
   }
 }

@@ -50,8 +50,8 @@ TEST(Faults, A47_VocabularyThatDoesNotDivide) {
   Call in_double = ordinary_call(divergence, 2, 50257);
   in_double.store_as(DataType::fp64);
   for (const SharedRequest& request : {allgather, two_allreduce}) {
-    expect_as_one_rank(MPI_COMM_WORLD, label, in_float, even_cut(50257, ranks()), request);
-    expect_as_one_rank(MPI_COMM_WORLD, divergence, in_double, even_cut(50257, ranks()), request);
+    expect_right_values(MPI_COMM_WORLD, label, in_float, even_cut(50257, ranks()), request);
+    expect_right_values(MPI_COMM_WORLD, divergence, in_double, even_cut(50257, ranks()), request);
   }
 }
 
@@ -60,7 +60,7 @@ TEST(Faults, A48_TinyAndEmptyShards) {
   for (const LossEntry& loss : all_losses()) {
     for (const Cut& cut : {Cut{3, 3, 2, 1}, Cut{4, 4, 1, 0}, Cut{0, 0, 9, 0}}) {
       for (const SharedRequest& request : {allgather, two_allreduce}) {
-        expect_as_one_rank(MPI_COMM_WORLD, loss, ordinary_call(loss, 4, 9), cut, request);
+        expect_right_values(MPI_COMM_WORLD, loss, ordinary_call(loss, 4, 9), cut, request);
       }
     }
   }
@@ -90,8 +90,8 @@ TEST(Faults, A51_GradientOfRanksThatDoNotOwnTheLabel) {
     }
   }
   const LossEntry& divergence = loss_named("reverse_kl");  // its gradient needs the loss of the whole row
-  expect_as_one_rank(MPI_COMM_WORLD, divergence, ordinary_call(divergence, 3, vocab), even_cut(vocab, ranks()),
-                     allgather);
+  expect_right_values(MPI_COMM_WORLD, divergence, ordinary_call(divergence, 3, vocab), even_cut(vocab, ranks()),
+                      allgather);
 }
 
 /// Two groups of ranks, each with a vocabulary and data of its own, at the same time.
@@ -103,8 +103,8 @@ TEST(Faults, A52_TheCommunicatorIsTheCallers) {
   const LossEntry& loss = loss_named(group == 0 ? "reverse_kl" : "cross_entropy");
   const std::int64_t vocab = group == 0 ? 31 : 18;
   for (const SharedRequest& request : {allgather, two_allreduce}) {
-    expect_as_one_rank(half, loss, ordinary_call(loss, group == 0 ? 5 : 3, vocab, 20 + group), even_cut(vocab, 2),
-                       request);
+    expect_right_values(half, loss, ordinary_call(loss, group == 0 ? 5 : 3, vocab, 20 + group), even_cut(vocab, 2),
+                        request);
   }
   MPI_Comm_free(&half);
 }
@@ -125,7 +125,7 @@ TEST(Faults, A53_NothingValidStillExchanges) {
   nothing.labels = {6, 7, 8, 0};
   for (const Call& call : {ignored, masked, invalid, nothing, ordinary_call(loss, 4, 12)}) {
     for (const SharedRequest& request : {allgather, two_allreduce}) {
-      expect_as_one_rank(MPI_COMM_WORLD, loss, call, even_cut(12, ranks()), request);
+      expect_right_values(MPI_COMM_WORLD, loss, call, even_cut(12, ranks()), request);
     }
   }
 }

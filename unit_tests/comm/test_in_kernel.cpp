@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // SPDX-FileCopyrightText: VocabLoss contributors
 
-// States that cross between GPUs inside the kernel: the values of one rank, the same bits on all, repeated and captured
+// States that cross between GPUs inside the kernel: the right values, the same bits on all ranks, repeated and captured
 // launches, late ranks and lost ones.
 
 #include <gtest/gtest.h>
@@ -44,16 +44,14 @@ class InKernel : public ::testing::Test {
   }
 
   template <class Tag, class Logit>
-  static void expect_as_one_rank(Call call, const Cut& cut, const SharedRequest& request) {
+  static void expect_right_values(Call call, const Cut& cut, const SharedRequest& request) {
     call.store_as(vocabloss::Precision<Logit>::type);
     const LossEntry& loss = loss_named(Tag::name);
     const VocabPartition partition = partition_of(cut, rank());
     SCOPED_TRACE(describe(loss, call) + ", cut " + describe(cut) + ", " + request.variant);
     Mpi mpi = Mpi::duplicate(MPI_COMM_WORLD);
     const Outputs actual = run_shared_as<Tag, Logit>(mpi, shard_of(call, partition), partition, request);
-    Call alone = call;
-    alone.path = Path::team;
-    expect_agree(loss, call, whole_of(MPI_COMM_WORLD, actual, call, cut), loss.run(alone));
+    expect_agree(loss, call, whole_of(MPI_COMM_WORLD, actual, call, cut), loss.expected(call));
     EXPECT_TRUE(same_on_all_ranks(MPI_COMM_WORLD, actual));
     if (ranks() > 1) EXPECT_NE(actual.launch.find("in_kernel"), std::string::npos) << actual.launch;
   }
@@ -64,7 +62,7 @@ class InKernel : public ::testing::Test {
          {Sequence::forward_backward, Sequence::forward_backward_twice, Sequence::forward_then_backward}) {
       Call call = ordinary_call(loss_named(Tag::name), rows, vocab);
       call.sequence = sequence;
-      for (const Cut& cut : cuts_of(vocab, ranks())) expect_as_one_rank<Tag, Logit>(call, cut, request());
+      for (const Cut& cut : cuts_of(vocab, ranks())) expect_right_values<Tag, Logit>(call, cut, request());
     }
   }
 };
@@ -93,9 +91,9 @@ TEST_F(InKernel, JsdInTwoRounds) {
 TEST_F(InKernel, LongRows) {
   for (const std::int64_t vocab : {50257, 131072}) {
     const Call call = ordinary_call(loss_named("reverse_kl"), 5, vocab);
-    expect_as_one_rank<ReverseKl, bfloat16>(call, even_cut(vocab, ranks()), request());
+    expect_right_values<ReverseKl, bfloat16>(call, even_cut(vocab, ranks()), request());
     const Call labelled = ordinary_call(loss_named("cross_entropy"), 5, vocab);
-    expect_as_one_rank<CrossEntropy, bfloat16>(labelled, even_cut(vocab, ranks()), request());
+    expect_right_values<CrossEntropy, bfloat16>(labelled, even_cut(vocab, ranks()), request());
   }
 }
 
@@ -105,7 +103,7 @@ TEST_F(InKernel, EveryWidthAndPiecesAhead) {
     for (const int ahead : {0, 1, 64}) {
       const std::string variant =
           "width=" + std::to_string(width) + " ahead=" + std::to_string(ahead) + " threads=512 vectors=2 blocks=1";
-      expect_as_one_rank<ReverseKl, bfloat16>(call, even_cut(4000, ranks()), request(variant));
+      expect_right_values<ReverseKl, bfloat16>(call, even_cut(4000, ranks()), request(variant));
     }
   }
 }
@@ -123,13 +121,13 @@ TEST_F(InKernel, InfinitiesAndNan) {
   fill(call.x, 3, 0, vocab / 2, -infinity);
   fill(call.t, 3, 0, vocab / 2, -infinity);
   fill(call.t, 6, 1, 2, not_a_number);
-  expect_as_one_rank<ReverseKl, float>(call, even_cut(vocab, ranks()), request());
+  expect_right_values<ReverseKl, float>(call, even_cut(vocab, ranks()), request());
 }
 
 TEST_F(InKernel, ZeroRows) {
   Call call = ordinary_call(loss_named("reverse_kl"), 0, 20);
   call.t = {0};
-  expect_as_one_rank<ReverseKl, float>(call, even_cut(20, ranks()), request());
+  expect_right_values<ReverseKl, float>(call, even_cut(20, ranks()), request());
 }
 
 TEST_F(InKernel, FloatGradientsAreRefused) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // SPDX-FileCopyrightText: VocabLoss contributors
 
-// A shared vocabulary over NCCL, a GPU a rank: the values of one rank, the same bits on all, and CUDA graphs.
+// A shared vocabulary over NCCL, a GPU a rank: the right values, the same bits on all ranks, and CUDA graphs.
 
 #include <gtest/gtest.h>
 #include <vocabloss/comm/concept.hpp>
@@ -40,7 +40,7 @@ class OverNccl : public ::testing::Test {
   }
 
   template <class Tag, class Logit>
-  void expect_as_one_rank(Call call, const Cut& cut, const SharedRequest& request) {
+  void expect_right_values(Call call, const Cut& cut, const SharedRequest& request) {
     call.store_as(vocabloss::Precision<Logit>::type);
     const LossEntry& loss = loss_named(Tag::name);
     const VocabPartition partition = partition_of(cut, rank_in(MPI_COMM_WORLD));
@@ -49,7 +49,7 @@ class OverNccl : public ::testing::Test {
     const Call shard = shard_of(call, partition);
     Nccl nccl = make_nccl();
     const Outputs actual = run_shared_as<Tag, Logit>(nccl, shard, partition, request);
-    expect_agree(loss, call, whole_of(MPI_COMM_WORLD, actual, call, cut), loss.run(call));
+    expect_agree(loss, call, whole_of(MPI_COMM_WORLD, actual, call, cut), loss.expected(call));
     EXPECT_TRUE(same_on_all_ranks(MPI_COMM_WORLD, actual));
   }
 
@@ -64,7 +64,8 @@ class OverNccl : public ::testing::Test {
           SharedRequest{.exchange = Exchange::allgather, .block_rows = 2},
           SharedRequest{.exchange = Exchange::two_allreduce}, SharedRequest{.path = Path::gather},
           SharedRequest{.path = Path::naive, .exchange = Exchange::two_allreduce}}) {
-      for (const Cut& cut : cuts_of(vocab, size_of(MPI_COMM_WORLD))) expect_as_one_rank<Tag, Logit>(call, cut, request);
+      for (const Cut& cut : cuts_of(vocab, size_of(MPI_COMM_WORLD)))
+        expect_right_values<Tag, Logit>(call, cut, request);
     }
   }
 };

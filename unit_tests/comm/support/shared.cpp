@@ -136,14 +136,12 @@ bool same_on_all_ranks(MPI_Comm comm, const Outputs& outputs) {
   return same != 0;
 }
 
-void expect_as_one_rank(MPI_Comm comm, const LossEntry& loss, const Call& whole, const Cut& cut,
-                        const SharedRequest& request) {
+void expect_right_values(MPI_Comm comm, const LossEntry& loss, const Call& whole, const Cut& cut,
+                         const SharedRequest& request) {
   const VocabPartition partition = partition_of(cut, rank_in(comm));
   SCOPED_TRACE(describe(loss, whole) + ", cut " + describe(cut) + ", " + std::string(name_of(request.path)) + ", " +
                std::string(name_of(request.exchange)));
-  Call alone = whole;
-  alone.path = Path::team;
-  Outputs expected = loss.run(alone);
+  Outputs expected = loss.expected(whole);
   const Call shard = shard_of(whole, partition);
   Mpi mpi = Mpi::duplicate(comm);
   const Outputs actual = shared_named(loss.name).run(mpi, shard, partition, request);

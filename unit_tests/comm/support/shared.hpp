@@ -55,10 +55,10 @@ const SharedEntry& shared_named(const std::string& name);
 /// Whether all ranks of `comm` hold the same losses, sums and counts, bit for bit.
 bool same_on_all_ranks(MPI_Comm comm, const Outputs& outputs);
 
-/// Runs the whole call on this rank alone and its shard with the others, and compares: values to the rounding of the
-/// type, losses bit for bit between ranks. All ranks must come here together.
-void expect_as_one_rank(MPI_Comm comm, const LossEntry& loss, const Call& whole, const Cut& cut,
-                        const SharedRequest& request);
+/// Runs this rank's shard with the others, and compares: values with the textbook's to the rounding of the type, losses
+/// bit for bit between ranks. All ranks must come here together.
+void expect_right_values(MPI_Comm comm, const LossEntry& loss, const Call& whole, const Cut& cut,
+                         const SharedRequest& request);
 
 int rank_in(MPI_Comm comm);
 int size_of(MPI_Comm comm);
