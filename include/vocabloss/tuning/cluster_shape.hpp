@@ -32,8 +32,9 @@ struct ClusterCut {
 };
 
 /// The launch choices of path `cluster`. A full piece of a row is threads * vectors vectors of 16 bytes of each stream.
+/// As it stands every loss has a kernel of it.
 struct ClusterShape {
-  int threads = 256;  ///< consumers of a block
+  int threads = 512;  ///< consumers of a block
   int vectors = 2;    ///< that a thread takes from a full piece
   int blocks = 1;     ///< that share a multiprocessor
   int width = 1;      ///< blocks of a cluster, over which a row is cut
