@@ -18,6 +18,7 @@ inline ExpectedRow expected_row(const RowLoss& loss, const RowProblem& problem, 
   row.output = {{nan, nan}, std::vector<double>(problem.columns, nan)};
   row.terms.assign(problem.columns, 0.0);
   row.weights.assign(problem.columns, 0.0);
+  row.log_p.assign(problem.columns, 0.0);
   row.loss_factor = problem.loss_factor * problem.weights[i];
   row.is_masked = (kind == Kind::masked && problem.modifiers) || (kind == Kind::ignored && has_labels);
   if (row.is_masked) row.output = {{0, 0}, std::vector<double>(problem.columns, 0.0)};
@@ -50,6 +51,7 @@ inline ExpectedRow expected_row(const RowLoss& loss, const RowProblem& problem, 
     const double upstream = std::fabs(input.upstream[0]) + (loss.outputs == 2 ? std::fabs(input.upstream[1]) : 0.0);
     for (std::int64_t j = 0; j < problem.columns; ++j) {
       row.weights[j] = upstream * TermsOf::scale(options) * student.p[j];
+      row.log_p[j] = student.log_p[j];
     }
   }
   return row;

@@ -63,12 +63,15 @@ struct SoftCrossEntropyProbabilities {
   KOKKOS_INLINE_FUNCTION void accumulate(State<Round, Lanes>& state, const Statistics&, const Columns<Real, N>& columns,
                                          int) const {
     Pack<Real, N> factor;
+    // On their own first: one by one, small probabilities would drown in a large one.
+    LaneSum<Real, Lanes> targets = LaneSum<Real, Lanes>::zero();
     VOCABLOSS_VECTOR_LOOP
     for (int j = 0; j < N; ++j) {
       factor.lane[j] = state.x.relative(columns.x.lane[j], scale_log2);
       state.x.add(j % Lanes, factor.lane[j], exp2_of(factor.lane[j]));
-      state.target_sum.lane[j % Lanes] += columns.t.lane[j];
+      targets.lane[j % Lanes] += columns.t.lane[j];
     }
+    state.target_sum.add(targets);
     add_weighted(state.weighted_sum, columns.t, factor);
   }
   template <int Round>

@@ -82,6 +82,7 @@ struct TwoSoftmaxLoss {
   KOKKOS_INLINE_FUNCTION void accumulate(State<Round, Lanes>& state, const Statistics&, const Columns<Real, N>& columns,
                                          int) const {
     Pack<Real, N> relative, weight, factor;
+    LaneSum<Real, Lanes> plain = LaneSum<Real, Lanes>::zero();
     VOCABLOSS_VECTOR_LOOP
     for (int j = 0; j < N; ++j) {
       const Real a = state.x.relative(columns.x.lane[j], scale.x_log2);
@@ -90,7 +91,7 @@ struct TwoSoftmaxLoss {
       const Real eb = exp2_of(b);
       state.x.add(j % Lanes, a, ea);
       if constexpr (Term::weight_is_student) {
-        state.t.add_plainly(j % Lanes, eb);
+        plain.lane[j % Lanes] += eb;
       } else {
         state.t.add(j % Lanes, b, eb);
       }
@@ -98,6 +99,7 @@ struct TwoSoftmaxLoss {
       weight.lane[j] = Term::weight_is_student ? ea : eb;
       factor.lane[j] = Term::factor(a, b);
     }
+    if constexpr (Term::weight_is_student) state.t.add_plainly(plain);
     state.weighted_sum.add(relative, weight, factor);
   }
   template <int Round>
