@@ -30,7 +30,6 @@ inline std::vector<ClusterShape> cluster_candidates(std::int64_t columns, DataTy
     add(choice.shape);
     for (const int width : {1, 2, 4, 8}) {
       for (const int ahead : {0, 1, whole_row}) {
-        if (ahead > 0 && rounds == 2) continue;  // gathers nothing ahead
         add({choice.shape.threads, choice.shape.vectors, choice.shape.blocks, width, ahead});
       }
     }

@@ -36,9 +36,9 @@ inline constexpr std::int64_t any_length = INT64_C(1) << 40;
 
 /// Evidence, in the comments: ms of forward + backward, 4096 rows of bf16, random normal logits; in one stream label
 /// cross-entropy and log-prob with entropy, in two streams reverse KL and soft cross-entropy, in two rounds JSD; one
-/// NVIDIA H200, 2026-11-28, the last steps before commit dc17269 (8192 columns of one stream 13e77c0); two rounds, one
-/// stream of 20000 and 151936 columns, and {.., 1} of 200064 of earlier ones. On an H100, whose memory is slower, not
-/// measured with these kernels.
+/// NVIDIA H200, 2026-11-28, the last steps before commit dc17269 (8192 columns of one stream 13e77c0); one stream of
+/// 20000 and 151936 columns, and {.., 1} of 200064 of earlier ones; two rounds 2026-11-29, with the commit that sums
+/// ahead there. On an H100, whose memory is slower, not measured with these kernels.
 inline constexpr ClusterChoice one_stream[] = {
     {7168, {256, 2, 2, 1, 2}},            // 4096: 0.0364, 0.0395 ({256, 4, 2, 1, 2}: 0.0462, 0.0513)
     {8192, {256, 4, 2, 1, 2}},            // 0.0447, 0.0494 ({256, 2, 2, 1, 2}: 0.0480, 0.0527)
@@ -71,11 +71,18 @@ inline constexpr ClusterChoice two_streams[] = {
     {any_length, {512, 2, 1, 8, 1}},  // 262144: 1.6933, 1.9455 ({.., 2}: 1.7387, 1.9217)
 };
 inline constexpr ClusterChoice two_rounds[] = {
-    {20480, {256, 2, 2, 1, 0}},       // 8192: 0.1169, 16384: 0.1902 ({512, 2, 1, 1, 0}: 0.1583, 0.2343)
-    {40960, {256, 2, 2, 2, 0}},       // 32768: 0.3706, 40000: 0.4722 ({512, 2, 1, 1, 0}: 0.3808, 0.4850)
-    {65536, {512, 2, 1, 2, 0}},       // 50257: 0.6764, 65536: 0.7670 ({256, 2, 2, 4, 0}: 0.6954, 0.7821)
-    {131072, {256, 2, 2, 8, 0}},      // 1.5908 ({512, 2, 1, 4, 0}: 1.6764)
-    {any_length, {512, 2, 1, 8, 0}},  // 262144: 3.3825
+    {12288, {256, 2, 2, 1, whole_row}},   // 8192: 0.1044, 12288: 0.1389 ({.., 2}: 0.1042, 0.1477)
+    {20480, {256, 2, 2, 1, 2}},           // 16384: 0.1800, 20000: 0.2336 ({512, 2, 1, 1, whole_row}: 0.1826, 0.3119)
+    {24576, {512, 2, 1, 1, whole_row}},   // 24576: 0.2564 ({.., 2}: 0.2750)
+    {32768, {512, 2, 1, 1, 2}},           // 0.3448 ({256, 2, 2, 2, 2}: 0.3531)
+    {40960, {256, 2, 2, 2, 2}},           // 40000: 0.4525 ({512, 2, 1, 1, 2}: 0.4552)
+    {51200, {512, 2, 1, 2, whole_row}},   // 50257: 0.5717 ({.., 2}: 0.6320)
+    {65536, {512, 2, 1, 2, 2}},           // 0.7011 ({256, 2, 2, 4, 1}: 0.7581)
+    {102400, {512, 2, 1, 4, whole_row}},  // 100352: 1.2065 ({.., 2}: 1.3869)
+    {131072, {256, 2, 2, 8, 2}},          // 128256: 1.6559, 131072: 1.5136 ({512, 2, 1, 4, 2}: 1.6666, 1.5666)
+    {163840, {256, 2, 2, 8, 1}},          // 151936: 1.9938 ({512, 2, 1, 4, 2}: 2.0215)
+    {204800, {512, 2, 1, 8, whole_row}},  // 200064: 2.4021 ({.., 2}: 2.7584)
+    {any_length, {512, 2, 1, 8, 2}},      // 262144: 3.2088 ({.., 0}: 3.4583)
 };
 
 constexpr std::span<const ClusterChoice> cluster_choices(int streams, int rounds) {

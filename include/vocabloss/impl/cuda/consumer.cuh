@@ -13,8 +13,8 @@
 ///     sum 0a 0b 0c 0d | sum 1a 1b | gradient 0a 0b 0c 0d | sum 1c 1d | sum 2a 2b | gradient 1a 1b 1c 1d | ...
 ///                     ^ row 0 is sent                     row 1 is sent ^
 ///
-/// (A loss of two rounds does not: its state of the next row would not fit the registers.) Warps never wait for one
-/// another: each leaves its merged state to the exchange warp and goes on.
+/// A loss of two rounds has two exchanges to wait for, and sums a part ahead at each. Warps never wait for one another:
+/// each leaves its merged state to the exchange warp and goes on.
 ///
 /// A pass that keeps no row for a later stage streams: a piece's slot is free once it is summed, so that a row may be
 /// longer than the ring, and one block takes rows of any length.
@@ -58,27 +58,46 @@ struct Consumer {
   };
 
   __device__ __forceinline__ void run_keeping() {
-    const int pieces = ring.launch.slices.pieces, ahead = ring.launch.ahead;
+    const int pieces = ring.launch.slices.pieces;
     Gathering<0> first;
-    for (int i = 0;; ++i) {
-      // First what is left of this row, then a part of the next.
-#pragma unroll 1
-      for (int part = 0; part < 2; ++part) {
-        const bool exists = gather_until(part ? ahead : pieces, i + part, first);
-        if (part) break;
-        if (!exists) return;
-        first.pieces = 0;
-        if constexpr (Loss::rounds == 2) {
-          gather_second(i, first.cursor.before(pieces, ring.launch.slots));
-          break;
-        }
-      }
+    for (int i = 0; gather_row(i, first); ++i) {
       wait_for_statistics(i);
       if constexpr (pass == Pass::forward_backward) {
         RingCursor gradient = first.cursor.before(pieces + first.pieces, ring.launch.slots);
         differentiate(i, gradient);
       }
     }
+  }
+
+  /// What is left of row i, and then, while its states are on their way, a part of the next. False: there is no row i.
+  __device__ __forceinline__ bool gather_row(int i, Gathering<0>& first) {
+    const int pieces = ring.launch.slices.pieces, ahead = ring.launch.ahead;
+    if constexpr (Loss::rounds == 1) {
+#pragma unroll 1
+      for (int part = 0; part < 2; ++part) {
+        const bool exists = gather_until(part ? ahead : pieces, i + part, first);
+        if (part) break;
+        if (!exists) return false;
+        first.pieces = 0;
+      }
+    } else {
+      // Each of two exchanges gets a share to wait with. But the first of a row that is summed before the gradient of
+      // the one before passes during that gradient.
+      const int ahead_at_first = ahead < pieces ? ahead / 2 : 0;
+#pragma unroll 1
+      for (int part = 0; part < 3; ++part) {
+        const int target = part == 0 ? pieces : part == 1 ? ahead_at_first : ahead;
+        const bool exists = gather_until(target, i + (part > 0), first);
+        if (part == 2) break;
+        if (part == 0) {
+          if (!exists) return false;
+          first.pieces = 0;
+        } else {
+          gather_second(i, first.cursor.before(pieces + first.pieces, ring.launch.slots));
+        }
+      }
+    }
+    return true;
   }
 
   __device__ __forceinline__ void run_streaming() {
