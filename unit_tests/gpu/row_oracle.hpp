@@ -8,8 +8,8 @@
 ///
 /// Losses: within 3e-6 of max(1, |loss|). 16-bit gradients: rounded once from something as good as float, 0.51 units in
 /// the last place and 1e-6 of p_j times the terms subtracted. Float gradients: 2^-22 max(8, |lse|, |s x_j|) of p_j
-/// times those terms. Of a p_j below some 5e-8 a float knows less than the 1e-6: log p_j is rounded by up to half a unit
-/// in its last place, 2^-24 |log p_j|, and p_j by as much of itself.
+/// times those terms. Of a p_j below some 5e-8 a float knows less than the 1e-6: log p_j is rounded by up to half a
+/// unit in its last place, 2^-24 |log p_j|, and p_j by as much of itself.
 ///
 /// The terms subtracted are those of the formula written out, each by its absolute value:
 ///     labels                       p_j and 1
@@ -103,7 +103,7 @@ struct ExpectedRow {
   double lse = 0;
   std::vector<double> weights;  ///< s p_j times the upstream gradients: what an error of 1 in log p_j amounts to
   std::vector<double> log_p;
-  bool is_masked = false;       ///< exactly 0
+  bool is_masked = false;  ///< exactly 0
 };
 
 /// One unit in the last place of a stored value.

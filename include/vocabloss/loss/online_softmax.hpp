@@ -176,9 +176,9 @@ struct SoftmaxSum {
     at.lane[lane] += a != Real(0) ? Real(0) : Real(1);
 #endif
   }
-  /// Adds columns to one sum, whether they sit at the maximum or not: two instructions less for each, for a stream whose
-  /// excess enters a loss's value only. `sum`: of a few columns, since small ones would drown in the 1 of the maximum if
-  /// they were added one by one.
+  /// Adds columns to one sum, whether they sit at the maximum or not: two instructions less for each, for a stream
+  /// whose excess enters a loss's value only. `sum`: of a few columns, since small ones would drown in the 1 of the
+  /// maximum if they were added one by one.
   KOKKOS_INLINE_FUNCTION void add_plainly(const LaneSum<Real, Lanes>& sum) { below.add(sum); }
 
   /// Adds another piece at the same maximum.
