@@ -188,6 +188,26 @@ TEST(Extremes, A42_SumsOfManyEqualTermsDoNotStick) {
   EXPECT_TRUE(all_near(of<CrossEntropy>({std::vector<float>(1 << 20, -3.0f), {}, 9}).losses, {13.862944}, 1e-5, 0));
 }
 
+/// A lane that holds the maximum, worth 1, and many columns each of which is too small to be added to it on its own.
+TEST(Extremes, A42_SmallTermsDoNotDrownInALargeOne) {
+  Row logits{{0}, {0}}, probabilities{{0}, {0.99f}};
+  AlgebraRow<double> exact_logits{{0}, {0}}, exact_probabilities{{0}, {0.99f}};
+  for (int j = 1; j < 2048; ++j) {
+    const float small = -17 + 0.5f * std::sin(static_cast<float>(j)), other = -17 + 0.5f * std::cos(2.0f * j);
+    logits.x.push_back(other), logits.t.push_back(small);
+    probabilities.x.push_back(other), probabilities.t.push_back(std::exp(small));
+    exact_logits.x.push_back(other), exact_logits.t.push_back(small);
+    exact_probabilities.x.push_back(other), exact_probabilities.t.push_back(probabilities.t.back());
+  }
+  const auto divergence = evaluate<8>(ReverseKl::Loss<float>(LossOptions{}), logits);
+  EXPECT_TRUE(
+      all_near(divergence.losses, evaluate(ReverseKl::Loss<double>(LossOptions{}), exact_logits).losses, 3e-6, 0));
+  const auto soft = evaluate<8>(SoftCrossEntropyProbabilities::Loss<float>(LossOptions{}), probabilities);
+  const auto exact = evaluate(SoftCrossEntropyProbabilities::Loss<double>(LossOptions{}), exact_probabilities);
+  EXPECT_TRUE(all_near(soft.losses, exact.losses, 3e-6, 0));
+  EXPECT_TRUE(all_near(soft.gradient, exact.gradient, 1e-6, 0));
+}
+
 TEST(Extremes, A55_TargetsThatDoNotSumToOne) {
   const auto result = of<SoftCrossEntropyProbabilities>({{0, 0}, {.5f, .25f}});
   EXPECT_TRUE(all_near(result.losses, {.519860}, 1e-6, 0));
