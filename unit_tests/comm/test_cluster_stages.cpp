@@ -44,19 +44,13 @@ class ClusterStages : public ::testing::Test {
   static void expect_right_values(Call call, const Cut& cut) {
     call.store_as(vocabloss::Precision<Logit>::type);
     const LossEntry& loss = loss_named(Tag::name);
-    Outputs expected = loss.expected(call);
-    const std::vector<double> nothing(call.rows * call.columns, 0);
-    if (call.sequence == Sequence::forward) expected.gradient = nothing;
     for (const SharedRequest& request :
          {SharedRequest{.path = Path::cluster, .exchange = Exchange::allgather},
           SharedRequest{.path = Path::cluster, .exchange = Exchange::two_allreduce},
           SharedRequest{.path = Path::automatic, .exchange = Exchange::allgather, .block_rows = 3}}) {
       SCOPED_TRACE(describe(loss, call) + ", cut " + describe(cut) + ", " + std::string(name_of(request.exchange)));
       const Outputs actual = run<Tag, Logit>(call, cut, request);
-      Outputs put_together = whole_of(MPI_COMM_WORLD, actual, call, cut);
-      if (call.sequence == Sequence::forward) put_together.gradient = nothing;
-      expect_agree(loss, call, put_together, expected);
-      EXPECT_TRUE(same_on_all_ranks(MPI_COMM_WORLD, actual));
+      expect_right_outputs(MPI_COMM_WORLD, loss, call, cut, actual);
       EXPECT_EQ(actual.launch.rfind("cluster width=", 0), 0u) << actual.launch;
     }
   }

@@ -51,8 +51,7 @@ class InKernel : public ::testing::Test {
     SCOPED_TRACE(describe(loss, call) + ", cut " + describe(cut) + ", " + request.variant);
     Mpi mpi = Mpi::duplicate(MPI_COMM_WORLD);
     const Outputs actual = run_shared_as<Tag, Logit>(mpi, shard_of(call, partition), partition, request);
-    expect_agree(loss, call, whole_of(MPI_COMM_WORLD, actual, call, cut), loss.expected(call));
-    EXPECT_TRUE(same_on_all_ranks(MPI_COMM_WORLD, actual));
+    expect_right_outputs(MPI_COMM_WORLD, loss, call, cut, actual);
     if (ranks() > 1) EXPECT_NE(actual.launch.find("in_kernel"), std::string::npos) << actual.launch;
   }
 

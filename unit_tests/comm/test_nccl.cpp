@@ -49,8 +49,7 @@ class OverNccl : public ::testing::Test {
     const Call shard = shard_of(call, partition);
     Nccl nccl = make_nccl();
     const Outputs actual = run_shared_as<Tag, Logit>(nccl, shard, partition, request);
-    expect_agree(loss, call, whole_of(MPI_COMM_WORLD, actual, call, cut), loss.expected(call));
-    EXPECT_TRUE(same_on_all_ranks(MPI_COMM_WORLD, actual));
+    expect_right_outputs(MPI_COMM_WORLD, loss, call, cut, actual);
   }
 
   template <class Tag, class Logit>

@@ -136,22 +136,22 @@ bool same_on_all_ranks(MPI_Comm comm, const Outputs& outputs) {
   return same != 0;
 }
 
+void expect_right_outputs(MPI_Comm comm, const LossEntry& loss, const Call& whole, const Cut& cut,
+                          const Outputs& actual) {
+  Outputs put_together = whole_of(comm, actual, whole, cut);
+  if (whole.sequence == Sequence::forward) put_together.gradient.clear();  // none is asked for
+  expect_agree(loss, whole, put_together, loss.expected(whole));
+  EXPECT_TRUE(same_on_all_ranks(comm, actual));
+}
+
 void expect_right_values(MPI_Comm comm, const LossEntry& loss, const Call& whole, const Cut& cut,
                          const SharedRequest& request) {
   const VocabPartition partition = partition_of(cut, rank_in(comm));
   SCOPED_TRACE(describe(loss, whole) + ", cut " + describe(cut) + ", " + std::string(name_of(request.path)) + ", " +
                std::string(name_of(request.exchange)));
-  Outputs expected = loss.expected(whole);
   const Call shard = shard_of(whole, partition);
   Mpi mpi = Mpi::duplicate(comm);
-  const Outputs actual = shared_named(loss.name).run(mpi, shard, partition, request);
-  Outputs put_together = whole_of(comm, actual, whole, cut);
-  if (whole.sequence == Sequence::forward) {  // no gradient is asked for
-    expected.gradient.assign(whole.rows * whole.columns, 0);
-    put_together.gradient = expected.gradient;
-  }
-  expect_agree(loss, whole, put_together, expected);
-  EXPECT_TRUE(same_on_all_ranks(comm, actual));
+  expect_right_outputs(comm, loss, whole, cut, shared_named(loss.name).run(mpi, shard, partition, request));
 }
 
 int rank_in(MPI_Comm comm) {

@@ -55,8 +55,11 @@ const SharedEntry& shared_named(const std::string& name);
 /// Whether all ranks of `comm` hold the same losses, sums and counts, bit for bit.
 bool same_on_all_ranks(MPI_Comm comm, const Outputs& outputs);
 
-/// Runs this rank's shard with the others, and compares: values with the textbook's to the rounding of the type, losses
-/// bit for bit between ranks. All ranks must come here together.
+/// Compares what this rank's shard gave: values with the textbook's to the rounding of the type, losses bit for bit
+/// between ranks. Collective.
+void expect_right_outputs(MPI_Comm comm, const LossEntry& loss, const Call& whole, const Cut& cut,
+                          const Outputs& actual);
+/// The same once the shard has run with the others'. Collective.
 void expect_right_values(MPI_Comm comm, const LossEntry& loss, const Call& whole, const Cut& cut,
                          const SharedRequest& request);
 
