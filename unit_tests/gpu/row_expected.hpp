@@ -18,7 +18,6 @@ inline ExpectedRow expected_row(const RowLoss& loss, const RowProblem& problem, 
   row.output = {{nan, nan}, std::vector<double>(problem.columns, nan)};
   row.terms.assign(problem.columns, 0.0);
   row.weights.assign(problem.columns, 0.0);
-  row.log_p.assign(problem.columns, 0.0);
   row.loss_factor = problem.loss_factor * problem.weights[i];
   row.is_masked = (kind == Kind::masked && problem.modifiers) || (kind == Kind::ignored && has_labels);
   if (row.is_masked) row.output = {{0, 0}, std::vector<double>(problem.columns, 0.0)};
@@ -49,10 +48,8 @@ inline ExpectedRow expected_row(const RowLoss& loss, const RowProblem& problem, 
   if (student.exists && (teacher.exists || !loss.teacher_is_logits)) {
     loss.terms(options, input, student, teacher, row.terms.data());
     const double upstream = std::fabs(input.upstream[0]) + (loss.outputs == 2 ? std::fabs(input.upstream[1]) : 0.0);
-    for (std::int64_t j = 0; j < problem.columns; ++j) {
-      row.weights[j] = upstream * TermsOf::scale(options) * student.p[j];
-      row.log_p[j] = student.log_p[j];
-    }
+    row.unit = upstream * TermsOf::scale(options);
+    for (std::int64_t j = 0; j < problem.columns; ++j) row.weights[j] = row.unit * student.p[j];
   }
   return row;
 }

@@ -7,9 +7,9 @@
 /// \brief What a row must give, and how near to it is right: the accuracy rule of the library.
 ///
 /// Losses: within 3e-6 of max(1, |loss|). 16-bit gradients: rounded once from something as good as float, 0.51 units in
-/// the last place and 1e-6 of p_j times the terms subtracted. Float gradients: 2^-22 max(8, |lse|, |s x_j|) of p_j
-/// times those terms. Of a p_j below some 5e-8 a float knows less than the 1e-6: log p_j is rounded by up to half a
-/// unit in its last place, 2^-24 |log p_j|, and p_j by as much of itself.
+/// the last place and 1e-6 of p_j times the terms subtracted. Of terms below some 5e-8 a float knows less: the
+/// logarithm of a probability is rounded by up to half a unit in its last place, 2^-24 |log p_j|, and p_j by as much of
+/// itself. Float gradients: 2^-22 max(8, |lse|, |s x_j|) of p_j times those terms.
 ///
 /// The terms subtracted are those of the formula written out, each by its absolute value:
 ///     labels                       p_j and 1
@@ -102,8 +102,8 @@ struct ExpectedRow {
   double loss_factor = 1;  ///< of the losses
   double lse = 0;
   std::vector<double> weights;  ///< s p_j times the upstream gradients: what an error of 1 in log p_j amounts to
-  std::vector<double> log_p;
-  bool is_masked = false;  ///< exactly 0
+  double unit = 0;              ///< s times the upstream gradients
+  bool is_masked = false;       ///< exactly 0
 };
 
 /// One unit in the last place of a stored value.
@@ -128,8 +128,10 @@ inline double gradient_limit(const ExpectedRow& row, DataType type, std::int64_t
   if (type == DataType::fp32) {
     return 0x1p-22 * magnitude * row.terms[j] + (accumulates ? 0.51 * unit_of(type, exact) : 0.0) + unknown;
   }
-  const double of_log_p = std::isfinite(row.log_p[j]) ? 0x1p-24 * -row.log_p[j] : 0.0;
-  return 0.51 * unit_of(type, exact) + std::fmax(1e-6, of_log_p) * row.terms[j] + unknown;
+  // Of the largest of the terms: where one is small beside another, its logarithm does not matter.
+  const double probability = std::fmax(row.terms[j], row.weights[j]) / row.unit;
+  const double of_logarithm = probability > 0 ? 0x1p-24 * -std::log(probability) : 0.0;
+  return 0.51 * unit_of(type, exact) + std::fmax(1e-6, of_logarithm) * row.terms[j] + unknown;
 }
 
 }  // namespace row_check
