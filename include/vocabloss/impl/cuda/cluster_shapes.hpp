@@ -37,8 +37,8 @@ inline constexpr std::int64_t any_length = INT64_C(1) << 40;
 /// Evidence, in the comments: ms of forward + backward, 4096 rows of bf16, random normal logits; in one stream label
 /// cross-entropy and log-prob with entropy, in two streams reverse KL and soft cross-entropy, in two rounds JSD; one
 /// NVIDIA H200, 2026-11-28, the last steps before commit dc17269 (8192 columns of one stream 13e77c0); one stream of
-/// 20000 and 151936 columns, and {.., 1} of 200064 of earlier ones; two rounds 2026-11-29, with the commit that sums
-/// ahead there. On an H100, whose memory is slower, not measured with these kernels.
+/// 20000 and 151936 columns, and {.., 1} of 200064 of earlier ones; two rounds 2026-11-29, builds on the way
+/// to 38b2593. On an H100, whose memory is slower, not measured with these kernels.
 inline constexpr ClusterChoice one_stream[] = {
     {7168, {256, 2, 2, 1, 2}},            // 4096: 0.0364, 0.0395 ({256, 4, 2, 1, 2}: 0.0462, 0.0513)
     {8192, {256, 4, 2, 1, 2}},            // 0.0447, 0.0494 ({256, 2, 2, 1, 2}: 0.0480, 0.0527)

@@ -70,6 +70,8 @@ struct Consumer {
   }
 
   /// What is left of row i, and then, while its states are on their way, a part of the next. False: there is no row i.
+  /// Loops over the parts, so that `gather_until` is compiled once; one for both kinds of losses made those of one
+  /// round 1 to 2 % slower at 8192 columns.
   __device__ __forceinline__ bool gather_row(int i, Gathering<0>& first) {
     const int pieces = ring.launch.slices.pieces, ahead = ring.launch.ahead;
     if constexpr (Loss::rounds == 1) {
