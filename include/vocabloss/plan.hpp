@@ -55,7 +55,8 @@ namespace vocabloss {
 /// asynchrony   the constructor may allocate and wait; calls only enqueue on the instance they are given
 /// memory       workspace_bytes() and rows * statistics_per_row Reals, allocated by the constructor, not by calls
 /// traffic      path team: 2 reads and 1 write of each stream (JSD 3 reads), the second from cache if rows fit it. Path
-///              cluster: 1 read and 1 write; between ranks 2 reads and 1 write, but over exchange in_kernel
+///              cluster: 1 read and 1 write (of two streams of more than 65536 bf16 columns some tenth of the rows is
+///              read again, from L2); between ranks 2 reads and 1 write, but over exchange in_kernel
 /// numerics     16-bit and float logits are accumulated in float, double in double; gradients are rounded once
 /// ranks        sharing a vocabulary: same bits on all of them over the exchange `allgather`
 /// determinism  same plan, same inputs: same bits. Other plans may differ in the last digits

@@ -128,6 +128,31 @@ __device__ __forceinline__ void bulk_load(void* shared, const void* global, std:
                : "memory");
 }
 
+/// The same of what will be read again soon, and then no more.
+__device__ __forceinline__ void bulk_load_for_again(void* shared, const void* global, std::uint32_t bytes,
+                                                    Barrier* barrier, bool is_last_time) {
+  std::uint64_t policy;
+  if (is_last_time) {
+    asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+  } else {
+    asm("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(policy));
+  }
+  asm volatile(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, [%3], %4;" ::
+          "r"(shared_address(shared)),
+      "l"(global), "r"(bytes), "r"(shared_address(barrier)), "l"(policy)
+      : "memory");
+}
+
+// ---- launches that overlap ------------------------------------------------------------------------------------------
+
+/// A launch that says so may begin once every block has come here: before this one ends.
+__device__ __forceinline__ void let_next_launch_begin() {
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+}
+/// Until the launch before this one has ended, and what it wrote is visible.
+__device__ __forceinline__ void wait_for_launch_before() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
+
 // ---- the cluster ----------------------------------------------------------------------------------------------------
 
 __device__ __forceinline__ int rank_in_cluster() {

@@ -13,6 +13,10 @@
 #include <vocabloss/impl/row_call.hpp>
 #include <vocabloss/tuning/plan.hpp>
 
+#include <cstdint>
+#include <type_traits>
+#include <utility>
+
 namespace vocabloss::Impl {
 
 /// Compile-time choices: consumer threads of a block, vectors that each takes from a full piece and stream, and blocks
@@ -35,7 +39,26 @@ struct ConsumerShape {
   static constexpr int producer_warp = warps;
   static constexpr int exchange_warp = warps + 1;
   static constexpr int block_threads = Threads + 32 * (1 + exchange_warps);
+  static constexpr bool reads_again = false;  ///< see RereadingShape
 };
+
+/// One block that does what a cluster would do with a row, to the bit: it takes the slices one after the other, and
+/// since a row does not fit, it reads it again, from L2, for every stage after the first.
+struct RereadingShape : ConsumerShape<512, 2> {
+  using OfCluster = ConsumerShape<512, 2>;
+  static constexpr bool reads_again = true;
+  /// One: the states of a row's slices go through barriers that those of the next row use too, one after the other.
+  static constexpr int exchange_warps = 1;
+  static constexpr int block_threads = threads + 32 * (1 + exchange_warps);
+};
+
+/// Whether a launch of RereadingShape may run beside a launch. One stream would gain little: at 131072 columns rows of
+/// it reach .97 of the streaming kernel on 120 multiprocessors.
+template <class Loss, Pass pass, class Shape>
+constexpr bool may_share_rows() {
+  if (Loss::streams != 2 || Loss::needs_label) return false;
+  return pass == Pass::forward_backward && std::is_same_v<Shape, RereadingShape::OfCluster>;
+}
 
 /// In device memory, zero before the first launch; each launch leaves the counters zero. Launches that share it must
 /// follow one another.
@@ -44,17 +67,22 @@ struct ClusterTickets {
   unsigned int begun;       ///< clusters, where they are numbered
   unsigned int finished;    ///< clusters that will claim no more
   unsigned int launches;    ///< that have ended: counted here, so that a captured launch counts each time it runs
+  unsigned int beside;      ///< rows that were claimed beside clusters (RereadingShape), by all launches
 };
 
 /// Run-time constants of a launch.
 struct ClusterLaunch {
   SliceLayout slices;
   int width;         ///< blocks of the cluster
+  int in_turn;       ///< slices that a block takes of a row, one after the other; more than 1 in a RereadingShape
   int ahead;         ///< pieces of the next row that are summed before the gradient of this one
   int slots;         ///< of the ring
   int region_bytes;  ///< a slot's part for one stream
   int slot_bytes;
-  ClusterTickets* tickets;  ///< null: rows are dealt round robin
+  ClusterTickets* tickets;   ///< null: rows are dealt round robin
+  int sharing;               ///< clusters of all launches that claim from these tickets
+  std::int64_t first_claim;  ///< beside another launch: rows that that one deals
+  int left_to_others;        ///< beside another launch: of the last rows, that this one leaves to it
 };
 
 /// What consumers are told where the shard does not hold the label. Not -1: the first vector of a row that starts
@@ -71,9 +99,9 @@ inline constexpr int max_consumer_warps = 16;
 inline constexpr int streamed_rows_unfinished = 2;
 
 /// Whether rows stay in the ring for another round of statistics, or for their gradient.
-template <class Loss>
+template <class Loss, class Shape>
 constexpr bool keeps_rows(Pass pass) {
-  return pass != Pass::forward || Loss::rounds > 1;
+  return !Shape::reads_again && (pass != Pass::forward || Loss::rounds > 1);
 }
 
 template <class Loss, int Round>

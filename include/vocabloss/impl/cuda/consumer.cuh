@@ -23,6 +23,8 @@
 #include <vocabloss/impl/cuda/piece_gradient.cuh>
 #include <vocabloss/impl/cuda/row_sums.cuh>
 
+#include <climits>
+
 namespace vocabloss::Impl {
 
 template <class Loss, class T, Pass pass, class Shape>
@@ -30,9 +32,11 @@ struct Consumer {
   using Ring = ConsumerRing<Loss, T, Shape>;
   using Slice = SliceOfRow;
   using Statistics = typename Loss::Statistics;
-  static constexpr bool streams_rows = !keeps_rows<Loss>(pass);
+  static constexpr bool streams_rows = !keeps_rows<Loss, Shape>(pass);
+  /// Where a thread may have any number of columns of a row.
+  static constexpr bool sums_by_pieces = streams_rows && !Shape::reads_again;
   template <int Round>
-  using Sums = std::conditional_t<loss::SumsPlainly<Loss, Round>, PlainRowSums<Loss, T, Shape, Round, streams_rows>,
+  using Sums = std::conditional_t<loss::SumsPlainly<Loss, Round>, PlainRowSums<Loss, T, Shape, Round, sums_by_pieces>,
                                   ExactRowSums<Loss, T, Shape, Round>>;
 
   const Loss& loss;
@@ -41,6 +45,8 @@ struct Consumer {
   __device__ void run() {
     if constexpr (pass == Pass::backward) {
       run_backward();
+    } else if constexpr (Shape::reads_again) {
+      run_rereading();
     } else if constexpr (streams_rows) {
       run_streaming();
     } else {
@@ -64,7 +70,7 @@ struct Consumer {
       wait_for_statistics(i);
       if constexpr (pass == Pass::forward_backward) {
         RingCursor gradient = first.cursor.before(pieces + first.pieces, ring.launch.slots);
-        differentiate(i, gradient);
+        differentiate(i, ring.slice_of(i), gradient);
       }
     }
   }
@@ -108,17 +114,41 @@ struct Consumer {
       ring.wait_until_full(cursor);
       const Slice slice = ring.slice_of(i);
       if (!slice.exists()) return;
-      const int label_piece = Loss::needs_label ? ring.label_piece(slice, cursor) : -1;
-      float label_logit = 0;
-      Sums<0> sums;
-      ring.walk(slice, 0, ring.launch.slices.pieces, cursor,
-                [&](auto ordinary, const RingCursor& at, int p, bool is_last) {
-                  take<0, true, ordinary()>(sums, {}, i, slice, at, p);
-                  if (Loss::needs_label && p == label_piece) label_logit = ring.label_logit(slice, at, p);
-                  if (is_last) ring.release(at, !ordinary && slice.odd != 0);
-                });
-      leave<0>(i, sums, {}, slice, label_logit, [&](int p) { return ring.stored(i, slice, p); });
+      gather_streaming<0>(i, i, {}, slice, cursor);
       if (i >= streamed_rows_unfinished) wait_for_statistics(i - streamed_rows_unfinished);
+    }
+  }
+
+  /// In the producer's order: the first stage of a row, the second of the one before, and so on, so that every exchange
+  /// has another row's stages to pass in.
+  __device__ __forceinline__ void run_rereading() {
+    static_assert(!Loss::needs_label);
+    RingCursor cursor;
+    int rows = INT_MAX;  // until the last claim is seen
+    int sweep = 0;       // over a slice
+    const int slices = ring.launch.in_turn;
+    const auto for_slices = [&](int i, auto&& action) {
+      for (int s = 0; s < slices; ++s) {
+        ring.wait_until_full(cursor);
+        action(i * slices + s, ring.slice_of(sweep++));
+      }
+    };
+    for (int i = 0; i - Loss::rounds < rows; ++i) {
+      if (i < rows && ring.claims.wait_for(i) < 0) rows = i;
+      if (i < rows) {
+        for_slices(i, [&](int unit, const Slice& slice) { gather_streaming<0>(i, unit, {}, slice, cursor); });
+      }
+      if (Loss::rounds == 2 && i > 0 && i <= rows) {
+        wait_for_first_round(i - 1);
+        const Statistics& known = ring.shared.posted[RowSlot(i - 1).index].statistics;
+        for_slices(i - 1, [&](int unit, const Slice& slice) {
+          gather_streaming<Loss::rounds - 1>(i - 1, unit, known, slice, cursor);
+        });
+      }
+      if (i >= Loss::rounds) {
+        wait_for_statistics(i - Loss::rounds);
+        for_slices(i - Loss::rounds, [&](int, const Slice& slice) { differentiate(i - Loss::rounds, slice, cursor); });
+      }
     }
   }
 
@@ -132,7 +162,7 @@ struct Consumer {
       if (!ring.slice_of(i).exists()) return;
       ask_for_statistics(i + rows_ahead);
       wait_for_statistics(i);
-      differentiate(i, gradient);
+      differentiate(i, ring.slice_of(i), gradient);
     }
   }
   __device__ __forceinline__ void ask_for_statistics(int i) const {
@@ -141,6 +171,11 @@ struct Consumer {
   __device__ __forceinline__ void wait_for_statistics(int i) const {
     const RowSlot use(i);
     wait(&ring.shared.template round<Loss::rounds - 1>().ready[use.index], use.parity);
+  }
+
+  __device__ __forceinline__ void wait_for_first_round(int i) const {
+    const RowSlot use(i);
+    wait(&ring.shared.first.ready[use.index], use.parity);
   }
 
   // ---- statistics ---------------------------------------------------------------------------------------------------
@@ -163,9 +198,8 @@ struct Consumer {
 
   /// The second round, with the statistics of the first.
   __device__ __forceinline__ void gather_second(int i, RingCursor cursor) {
-    const RowSlot use(i);
-    wait(&ring.shared.first.ready[use.index], use.parity);
-    const Statistics& known = ring.shared.posted[use.index].statistics;
+    wait_for_first_round(i);
+    const Statistics& known = ring.shared.posted[RowSlot(i).index].statistics;
     const Slice slice = ring.slice_of(i);
     Sums<1> sums;
     sum<1, false>(sums, known, i, slice, 0, ring.launch.slices.pieces, cursor);
@@ -196,6 +230,23 @@ struct Consumer {
     } else {
       sums.template absorb<ordinary>(loss, known, piece, Loss::needs_label ? ring.shared.label[at.slot] : no_label);
     }
+  }
+
+  /// All pieces of a slice, whose slots are free as soon as they are summed. `unit`: the number of the state among
+  /// those that the warp leaves.
+  template <int Round>
+  __device__ __forceinline__ void gather_streaming(int i, int unit, const Statistics& known, const Slice& slice,
+                                                   RingCursor& cursor) {
+    const int label_piece = Loss::needs_label ? ring.label_piece(slice, cursor) : -1;
+    float label_logit = 0;
+    Sums<Round> sums;
+    ring.walk(slice, 0, ring.launch.slices.pieces, cursor,
+              [&](auto ordinary, const RingCursor& at, int p, bool is_last) {
+                take<Round, true, ordinary()>(sums, known, i, slice, at, p);
+                if (Loss::needs_label && p == label_piece) label_logit = ring.label_logit(slice, at, p);
+                if (is_last) ring.release(at, !ordinary && slice.odd != 0);
+              });
+    leave<Round>(unit, sums, known, slice, label_logit, [&](int p) { return ring.stored(i, slice, p); });
   }
 
   /// Of a row that is in the ring. `end`: the cursor past its last piece.
@@ -244,6 +295,7 @@ struct Consumer {
     if (ring.thread % 32 == 0) {
       auto& buffers = ring.shared.template round<Round>();
       const int use = RowSlot(i).index, warp = ring.thread / 32;
+      if (Shape::reads_again && i >= rows_in_flight) wait(&buffers.exchanged[use], RowSlot(i - rows_in_flight).parity);
       buffers.warp_state[use][warp] = to_words(merged);
       if constexpr (Round == Loss::rounds - 1) ring.shared.sums_are_finite[use][warp] = is_finite;
       arrive(&buffers.gathered[use]);
@@ -273,15 +325,15 @@ struct Consumer {
 
   // ---- gradient -----------------------------------------------------------------------------------------------------
 
-  __device__ __forceinline__ void differentiate(int i, RingCursor& cursor) {
-    const Slice slice = ring.slice_of(i);
+  __device__ __forceinline__ void differentiate(int i, const Slice& slice, RingCursor& cursor) {
+    constexpr bool is_loaded_anew = pass == Pass::backward || Shape::reads_again;
     const int use = RowSlot(i).index;
-    const bool is_finite = pass != Pass::backward && ring.shared.sums_are_finite[use][ring.thread / 32];
+    const bool is_finite = !is_loaded_anew && ring.shared.sums_are_finite[use][ring.thread / 32];
     const PieceGradient<Loss, T, Shape> gradient(loss, ring.shared.posted[use], ring.call, is_finite);
     const int label_piece = Loss::needs_label ? ring.piece_of(slice, gradient.label) : -1;
     ring.walk(slice, 0, ring.launch.slices.pieces, cursor,
               [&](auto ordinary, const RingCursor& at, int p, bool is_last) {
-                if (pass == Pass::backward && p < ring.launch.slices.pieces) {
+                if (is_loaded_anew && p < ring.launch.slices.pieces) {
                   ring.wait_until_full(at);
                   if (!ordinary && slice.odd & Slice::shifted) ring.shift_teacher(i, slice, p, at);
                 }

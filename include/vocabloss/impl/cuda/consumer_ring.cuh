@@ -168,8 +168,9 @@ struct ConsumerRing {
   __device__ __forceinline__ int place_in_tail() const { return thread ^ (Shape::threads / 2); }
 
   __device__ __forceinline__ Piece piece_at(const Slice& slice, int p) const {
-    return {shared.rank * launch.slices.slice_vectors + p * Shape::piece_vectors,
-            slice.count(launch.slices, p, Shape::piece_vectors)};
+    const int first = Shape::reads_again ? (slice.first_column + slice.phase) / columns_of_vector
+                                         : shared.rank * launch.slices.slice_vectors;
+    return {first + p * Shape::piece_vectors, slice.count(launch.slices, p, Shape::piece_vectors)};
   }
   /// By how many columns another stream of the piece lies further on in its region than the logits do.
   __device__ __forceinline__ static int offset_of(const T* other_row, const Layout& layout, const Piece& piece) {

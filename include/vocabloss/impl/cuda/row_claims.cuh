@@ -58,9 +58,12 @@ struct RowClaims {
   }
 };
 
-/// The writing end: lane 0 of the producer warp of every block.
+/// The writing end: lane 0 of the producer warp of every block. `is_beside`: of a launch beside another, which deals
+/// rows (RereadingShape).
+template <bool is_beside>
 struct RowClaimer {
   ClaimRing& ring;
+  const ClusterLaunch& launch;
   ClusterTickets* tickets;
   const std::int64_t rows;
   const int width, rank;
@@ -71,20 +74,21 @@ struct RowClaimer {
   int asked = 0;  ///< rows so far
   bool ended = false;
 
-  __device__ __forceinline__ RowClaimer(ClaimRing& claim_ring, ClusterTickets* counters, std::int64_t row_count,
-                                        int cluster_width, int block_rank, bool clusters_meet)
+  __device__ __forceinline__ RowClaimer(ClaimRing& claim_ring, const ClusterLaunch& of_launch, std::int64_t row_count,
+                                        int block_rank, bool clusters_meet)
       : ring(claim_ring),
-        tickets(counters),
+        launch(of_launch),
+        tickets(of_launch.tickets),
         rows(row_count),
-        width(cluster_width),
+        width(of_launch.width),
         rank(block_rank),
-        clusters(gridDim.x / cluster_width),
+        clusters(gridDim.x / of_launch.width),
         are_numbered(clusters_meet),
-        dealt(rows_dealt()),
-        next(blockIdx.x / cluster_width) {}
+        dealt(is_beside ? 0 : rows_dealt()),
+        next(blockIdx.x / of_launch.width) {}
 
   __device__ __forceinline__ void begin(int pieces) {
-    if (are_numbered && rank == 0) next = dealt > 0 ? atomicAdd(&tickets->begun, 1u) : claim();
+    if ((are_numbered || is_beside) && rank == 0) next = dealt > 0 ? atomicAdd(&tickets->begun, 1u) : claim();
     publish(0);
     if (pieces == 1) request();
   }
@@ -111,7 +115,13 @@ struct RowClaimer {
     }
   }
   __device__ __forceinline__ std::int64_t claim() {
-    return static_cast<std::int64_t>(dealt) * clusters + static_cast<std::int64_t>(atomicAdd(&tickets->next, 1ull));
+    if constexpr (is_beside) {
+      const auto claimed = *static_cast<const volatile unsigned long long*>(&tickets->next);
+      if (launch.first_claim + static_cast<std::int64_t>(claimed) + launch.left_to_others >= rows) return rows;
+      atomicAdd(&tickets->beside, 1u);
+    }
+    const std::int64_t first = is_beside ? launch.first_claim : static_cast<std::int64_t>(dealt) * clusters;
+    return first + static_cast<std::int64_t>(atomicAdd(&tickets->next, 1ull));
   }
 
   /// Makes the k-th claim known in all blocks.
@@ -131,7 +141,7 @@ struct RowClaimer {
     for (int peer = 0; width > 1 && peer < width; ++peer) {
       store_remotely(peer_address(&ring.row[entry], peer), row, peer_address(claimed, peer));
     }
-    if (ended && tickets && atomicAdd(&tickets->finished, 1u) + 1 == static_cast<unsigned>(clusters)) {
+    if (ended && tickets && atomicAdd(&tickets->finished, 1u) + 1 == static_cast<unsigned>(launch.sharing)) {
       // The last cluster to come to the end: nobody claims any more.
       tickets->next = 0;
       tickets->begun = 0;

@@ -86,8 +86,13 @@ struct ExchangeWarp {
     RowFacts<float> facts;
     if constexpr (is_last) facts = row_facts(call, row);  // asked for before the wait
     auto& buffers = shared.template round<Round>();
-    if (Loss::rounds > 1 || unsent == i) send<Round>(i);
-    auto state = from_words(buffers.warp_state[use.index][0]);
+    typename Loss::template State<Round> state;
+    if constexpr (Shape::reads_again) {
+      state = merge_slices<Round>(i);
+    } else {
+      if (Loss::rounds > 1 || unsent == i) send<Round>(i);
+      state = from_words(buffers.warp_state[use.index][0]);
+    }
     // While the other ranks' states are on their way, this warp's next row may become known here: it need not wait.
     state = peers.template merge<Round>(loss, state, cluster_states<Round>(use), row, [&] {
       if constexpr (Loss::rounds == 1) {
@@ -137,6 +142,27 @@ struct ExchangeWarp {
     unsent = i + turns;
     __syncwarp();
   }
+  /// The same of slices that the block takes in turn: the state of the row, merged as blocks of a cluster merge theirs.
+  template <int Round>
+  __device__ __forceinline__ auto merge_slices(int i) {
+    auto& buffers = shared.template round<Round>();
+    auto& of_slice = buffers.mailbox[RowSlot(i).index].from;
+    const int slices = launch.in_turn;
+    for (int s = 0; s < slices; ++s) {
+      const RowSlot use(i * slices + s);
+      wait(&buffers.gathered[use.index], use.parity);
+      auto state = from_words(buffers.warp_state[use.index][lane % Shape::warps]);
+      state = merge_states<Round>(loss, state, Shape::warps);
+      __syncwarp();
+      if (lane == 0) {
+        of_slice[s] = to_words(state);
+        arrive(&buffers.exchanged[use.index]);
+      }
+    }
+    __syncwarp();
+    return merge_states<Round>(loss, from_words(of_slice[lane % slices]), slices);
+  }
+
   template <int Round>
   __device__ __forceinline__ auto cluster_states(const RowSlot& use) {
     auto& buffers = shared.template round<Round>();

@@ -18,6 +18,9 @@
 /// ring holds pieces and not rows, so that copies of the next row begin while the gradient of this one is written.
 /// Gradients go to memory from registers: what bounds a kernel of two streams is how soon a slot can be filled again,
 /// and one that a gradient had to leave by would be filled a piece later.
+///
+/// Where rows are so long that clusters of several blocks leave multiprocessors over, a second launch runs there:
+/// blocks that each do a cluster's work alone, for which a row does not fit and is read again from L2 (RereadingShape).
 
 #include <vocabloss/impl/cuda/consumer.cuh>
 #include <vocabloss/impl/cuda/producer.cuh>
@@ -63,13 +66,14 @@ __global__ void __launch_bounds__(Shape::block_threads, Shape::blocks)
     initialise_round(shared.first, Shape::warps);
     if constexpr (Loss::rounds == 2) initialise_round(shared.second, Shape::warps);
     publish_initialised_barriers();
+    if constexpr (may_share_rows<Loss, pass, Shape>() && !RankExchange::clusters_meet) let_next_launch_begin();
   }
   __syncthreads();
   synchronise_cluster();
 
   const RowClaims claims{shared.claims, launch.width};
   if (warp == Shape::producer_warp) {
-    const RowClaimer claimer(shared.claims, launch.tickets, call.rows, launch.width, rank, RankExchange::clusters_meet);
+    const RowClaimer<Shape::reads_again> claimer(shared.claims, launch, call.rows, rank, RankExchange::clusters_meet);
     Producer<Loss, T, pass, Shape>{call, launch, claims, claimer, shared, ring, rank, lane}.run();
   } else if (turn >= 0) {
     ExchangeWarp<Loss, T, pass, Shape, decltype(peers)>{loss, call, launch, peers, claims, shared, rank, turn, lane}
@@ -83,6 +87,7 @@ __global__ void __launch_bounds__(Shape::block_threads, Shape::blocks)
   // A block must outlive the stores that its peers send it.
   __syncwarp();
   synchronise_cluster();
+  if constexpr (Shape::reads_again) wait_for_launch_before();
 }
 
 }  // namespace vocabloss::Impl

@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// SPDX-FileCopyrightText: VocabLoss contributors
+
+// Rows that blocks beside the clusters take (launch_on_leftover_too) have the same bits as the clusters', which
+// cluster_check compares with the reference: a launch with tickets, which has such blocks where the device leaves any
+// multiprocessor over, against one whose rows are dealt, which has none.
+//   leftover_check [loss]    exit code 1 if any case fails, or if no such block took a row
+
+#include <vocabloss/impl/cuda/cluster_shipped.cuh>
+
+#include "device_matrix.cuh"
+
+#include <cmath>
+#include <string>
+
+namespace {
+
+using namespace row_check;
+using Impl::ClusterTickets;
+using Impl::RowCall;
+
+int failures = 0, cases = 0;
+
+/// Values between -8 and 8, and in every 16th row one column that is almost all of its sum.
+template <class T>
+__global__ void fill(T* data, std::int64_t rows, int columns, std::int64_t stride, unsigned seed) {
+  const std::int64_t step = std::int64_t{gridDim.x} * blockDim.x;
+  for (std::int64_t i = blockIdx.x * blockDim.x + threadIdx.x; i < rows * columns; i += step) {
+    const std::int64_t row = i / columns, column = i % columns;
+    unsigned hash = static_cast<unsigned>(i * 2654435761u + seed * 40503u);
+    hash = (hash ^ hash >> 15) * 0x2c1b3c6du;
+    hash = (hash ^ hash >> 12) * 0x297a2d39u;
+    float value = static_cast<float>(hash >> 8) * 0x1p-20f - 8.0f;
+    if (row % 16 == 3 && column == row * 37 % columns) value = 60.0f;
+    data[row * stride + column] = narrow<T>(value);
+  }
+}
+
+/// Counts the bytes that differ.
+__global__ void compare(const unsigned char* a, const unsigned char* b, std::int64_t bytes, unsigned long long* found) {
+  unsigned long long count = 0;
+  const std::int64_t step = std::int64_t{gridDim.x} * blockDim.x;
+  for (std::int64_t i = blockIdx.x * blockDim.x + threadIdx.x; i < bytes; i += step) {
+    count += a[i] != b[i];
+  }
+  if (count) atomicAdd(found, count);
+}
+
+struct Buffer {
+  unsigned char* data = nullptr;
+  std::int64_t bytes;
+  explicit Buffer(std::int64_t size) : bytes(size) { CUDA(cudaMalloc(&data, size)); }
+  Buffer(const Buffer&) = delete;
+  ~Buffer() { cudaFree(data); }
+  void poison() const { CUDA(cudaMemset(data, 0xff, bytes)); }  // NaN in every type
+  std::int64_t differs_from(const Buffer& other) const {
+    unsigned long long* found = nullptr;
+    CUDA(cudaMallocManaged(&found, sizeof *found));
+    *found = 0;
+    compare<<<1024, 256>>>(data, other.data, bytes, found);
+    CUDA(cudaDeviceSynchronize());
+    const std::int64_t count = static_cast<std::int64_t>(*found);
+    CUDA(cudaFree(found));
+    return count;
+  }
+};
+
+/// A shape, and rows that it cuts into even slices, or not, from anywhere in a granule.
+struct Layout {
+  ClusterShape shape;
+  std::int64_t rows;
+  int columns, more;  ///< columns from a row's end to the next
+  int offset;         ///< columns before the first row of the logits; the teacher has none
+};
+const Layout layouts[] = {{{512, 2, 1, 4, 1}, 1024, 65536, 0, 0},
+                          {{512, 2, 1, 4, 2}, 1021, 50257, 0, 0},
+                          {{512, 2, 1, 4, 64}, 1000, 33001, 5, 3},
+                          {{512, 2, 1, 8, 2}, 500, 131075, 1, 1}};
+
+template <template <class> class Loss, class T>
+void check(const char* name, const char* type, const typename Loss<float>::Options& options, const Layout& layout,
+           ClusterTickets* tickets) {
+  using L = Loss<float>;
+  const std::int64_t stride = layout.columns + layout.more;
+  // Whole granules of 16 bytes, as bulk copies move them.
+  const auto bytes = (static_cast<std::int64_t>(sizeof(T)) * (layout.rows * stride + layout.offset) + 15) / 16 * 16;
+  constexpr int words = sizeof(typename L::Statistics) / sizeof(float);
+  const Buffer x(bytes), t(bytes), mask(layout.rows);
+  fill<<<1024, 256>>>(reinterpret_cast<T*>(x.data) + layout.offset, layout.rows, layout.columns, stride, 1);
+  fill<<<1024, 256>>>(reinterpret_cast<T*>(t.data), layout.rows, layout.columns, stride, 2);
+  std::vector<std::uint8_t> counts(layout.rows, 1);
+  for (std::int64_t i = 0; i < layout.rows; i += 7) counts[i] = 0;
+  CUDA(cudaMemcpy(mask.data, counts.data(), layout.rows, cudaMemcpyHostToDevice));
+
+  std::printf("%s %s %lld x %d, %s\n", name, type, static_cast<long long>(layout.rows), layout.columns,
+              layout.shape.describe().c_str());
+  const L loss(options);
+  struct Outputs {
+    Buffer gradient, losses, statistics;
+  };
+  const auto make = [&] { return Outputs{Buffer(bytes), Buffer(layout.rows * 4), Buffer(layout.rows * words * 4)}; };
+  const Outputs dealt = make(), shared = make();
+  const auto run = [&](const Outputs& out, ClusterTickets* from, bool in_place, cudaStream_t stream) {
+    RowCall<float> call;
+    call.rows = layout.rows;
+    call.columns = layout.columns;
+    call.vocab = layout.columns;
+    call.logits = {reinterpret_cast<T*>(in_place ? out.gradient.data : x.data) + layout.offset, Precision<T>::type,
+                   stride};
+    call.teacher = {t.data, Precision<T>::type, stride};
+    call.gradient = {reinterpret_cast<T*>(out.gradient.data) + layout.offset, Precision<T>::type, stride};
+    call.mask.data = mask.data;
+    call.losses[0] = reinterpret_cast<float*>(out.losses.data);
+    call.statistics = reinterpret_cast<float*>(out.statistics.data);
+    Impl::launch_cluster<L, T>(loss, call, Pass::forward_backward, layout.shape, from, stream);
+  };
+  const auto expect_same = [&](const char* how) {
+    ++cases;
+    const std::int64_t differ = dealt.gradient.differs_from(shared.gradient) +
+                                dealt.losses.differs_from(shared.losses) +
+                                dealt.statistics.differs_from(shared.statistics);
+    std::vector<float> losses(layout.rows);
+    CUDA(cudaMemcpy(losses.data(), shared.losses.data, layout.rows * 4, cudaMemcpyDeviceToHost));
+    std::int64_t absurd = 0;
+    for (std::int64_t i = 0; i < layout.rows; ++i) {
+      absurd += counts[i] ? !std::isfinite(losses[i]) || losses[i] == 0 : losses[i] != 0;
+    }
+    if (differ == 0 && absurd == 0) return;
+    ++failures;
+    std::printf("  FAILED %s: %lld bytes differ, %lld losses are no losses\n", how, static_cast<long long>(differ),
+                static_cast<long long>(absurd));
+  };
+  const auto poison = [](const Outputs& out) {
+    out.gradient.poison();
+    out.losses.poison();
+    out.statistics.poison();
+  };
+  const auto start_in_place = [&](const Outputs& out) {
+    poison(out);
+    CUDA(cudaMemcpy(out.gradient.data, x.data, bytes, cudaMemcpyDeviceToDevice));
+  };
+
+  poison(dealt), poison(shared);
+  run(dealt, nullptr, false, nullptr);
+  run(shared, tickets, false, nullptr);
+  expect_same("out of place");
+
+  start_in_place(dealt), start_in_place(shared);
+  run(dealt, nullptr, true, nullptr);
+  run(shared, tickets, true, nullptr);
+  expect_same("in place");
+
+  // Three launches captured and replayed twice: each begins when both launches of the one before have ended.
+  cudaStream_t stream;
+  cudaGraph_t graph;
+  cudaGraphExec_t captured;
+  CUDA(cudaStreamCreate(&stream));
+  CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+  for (int i = 0; i < 3; ++i) {
+    CUDA(cudaMemsetAsync(shared.gradient.data, 0xff, shared.gradient.bytes, stream));
+    run(shared, tickets, false, stream);
+  }
+  CUDA(cudaStreamEndCapture(stream, &graph));
+  CUDA(cudaGraphInstantiate(&captured, graph, 0));
+  poison(dealt), poison(shared);
+  run(dealt, nullptr, false, stream);
+  for (int i = 0; i < 2; ++i) CUDA(cudaGraphLaunch(captured, stream));
+  CUDA(cudaStreamSynchronize(stream));
+  expect_same("captured");
+  CUDA(cudaGraphExecDestroy(captured));
+  CUDA(cudaGraphDestroy(graph));
+  CUDA(cudaStreamDestroy(stream));
+}
+
+template <template <class> class Loss>
+void check_types(const char* name, const typename Loss<float>::Options& options, ClusterTickets* tickets) {
+  for (Layout layout : layouts) {
+    check<Loss, bfloat16>(name, "bf16", options, layout, tickets);
+    layout.columns /= 2;  // as many bytes, for as long a row of floats
+    check<Loss, float>(name, "fp32", options, layout, tickets);
+  }
+  check<Loss, float16>(name, "fp16", options, layouts[1], tickets);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  using namespace vocabloss::loss;
+  std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);
+  ClusterTickets* tickets = nullptr;
+  CUDA(cudaMalloc(&tickets, sizeof *tickets));
+  Impl::cluster_initialise(tickets, nullptr);
+  const auto wanted = [&](const char* loss) { return argc < 2 || std::string(argv[1]) == loss; };
+  if (wanted("reverse_kl")) check_types<ReverseKl>("reverse_kl", {}, tickets);
+  if (wanted("soft_cross_entropy")) check_types<SoftCrossEntropy>("soft_cross_entropy", {}, tickets);
+  if (wanted("soft_cross_entropy_probabilities")) {
+    check_types<SoftCrossEntropyProbabilities>("soft_cross_entropy_probabilities", {}, tickets);
+  }
+  if (wanted("forward_kl")) check_types<ForwardKl>("forward_kl", {}, tickets);
+  if (wanted("jsd")) check_types<Jsd>("jsd", {}, tickets);
+
+  ClusterTickets left;
+  CUDA(cudaMemcpy(&left, tickets, sizeof left, cudaMemcpyDeviceToHost));
+  if (left.next != 0 || left.finished != 0) ++failures, std::printf("FAILED: tickets were left behind\n");
+  if (left.beside == 0) ++failures, std::printf("FAILED: no block beside the clusters took a row\n");
+  std::printf("leftover_check: %d cases, %u rows beside the clusters, %d failed: %s\n", cases, left.beside, failures,
+              failures ? "FAILED" : "passed");
+  return failures ? 1 : 0;
+}
