@@ -112,6 +112,22 @@ TEST(ClusterShapes, CutRowsWithoutGapsOrTinyPieces) {
   }
 }
 
+/// Rows too few for a launch beside the clusters get a shape that is better without one; some shape holds them all.
+TEST(ClusterShapes, OfFewRowsMayBeOthers) {
+  for (const Kind& kind : kinds) {
+    for (const DataType type : types) {
+      const std::int64_t most = Impl::cluster_max_columns(type, kind.streams, kind.rounds);
+      for (std::int64_t columns = 1; columns <= most; columns = columns * 9 / 8 + 1) {
+        const ClusterShape* few = choose_cluster_shape(columns, type, kind.streams, kind.rounds, 1);
+        ASSERT_NE(few, nullptr) << columns;
+        EXPECT_TRUE(few->holds(Impl::vectors_of(columns, type), kind.streams)) << few->describe();
+      }
+    }
+  }
+  EXPECT_EQ(choose_cluster_shape(131072, DataType::bf16, 2, 1, Impl::rows_for_all)->threads, 512);
+  EXPECT_EQ(choose_cluster_shape(131072, DataType::bf16, 2, 1, Impl::rows_for_all - 1)->threads, 256);
+}
+
 TEST(ClusterShapes, ReachTheLongestVocabularies) {
   EXPECT_GE(Impl::cluster_max_columns(DataType::bf16, 1, 1), 524288);
   EXPECT_GE(Impl::cluster_max_columns(DataType::bf16, 2, 1), 262144);

@@ -39,8 +39,8 @@ struct ClusterPath {
     return refused.empty() && !plan.variant.empty() ? shape_refusal(asked, plan.cluster) : refused;
   }
   static LaunchPlan choose(const Problem& problem, const PlanRequest& request) {
-    const ClusterShape* chosen =
-        choose_cluster_shape(problem.partition.columns, Precision<Logit>::type, Loss::streams, Loss::rounds);
+    const ClusterShape* chosen = choose_cluster_shape(problem.partition.columns, Precision<Logit>::type, Loss::streams,
+                                                      Loss::rounds, problem.rows);
     LaunchPlan plan;
     plan.path = Path::cluster;
     if (!request.variant.empty() || chosen) {

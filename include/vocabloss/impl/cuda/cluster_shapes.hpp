@@ -26,13 +26,19 @@ constexpr std::int64_t vectors_of(std::int64_t columns, DataType type) {
 inline constexpr int whole_row = 64;
 
 /// The candidates in the order in which they are tried: a row gets the first whose `up_to` it does not exceed, and
-/// which holds it. `up_to` counts bf16 columns; float columns count double.
+/// which holds it. `up_to` counts bf16 columns; float columns count double. `from_rows`: not of fewer rows.
 struct ClusterChoice {
   std::int64_t up_to;
   ClusterShape shape;
+  std::int64_t from_rows = 0;
 };
 
 inline constexpr std::int64_t any_length = INT64_C(1) << 40;
+/// Where nobody says how many.
+inline constexpr std::int64_t many_rows = INT64_C(1) << 40;
+/// 32 rows for each of 30 clusters: from there on multiprocessors that they leave over take rows too
+/// (cluster_launch.cuh).
+inline constexpr std::int64_t rows_for_all = 960;
 
 /// Evidence, in the comments: ms of forward + backward, 4096 rows of bf16, random normal logits; in one stream label
 /// cross-entropy and log-prob with entropy, in two streams reverse KL and soft cross-entropy, in two rounds JSD; one
@@ -67,10 +73,11 @@ inline constexpr ClusterChoice two_streams[] = {
     {65000, {512, 2, 1, 2, 2}},   // 50257: 0.3341, 0.3614 ({256, 2, 2, 4, 2}: 0.3905, 0.4096)
     {65536, {512, 2, 1, 2, 1}},   // 0.3973, 0.4164 ({256, 2, 2, 4, 1}: 0.4039, 0.4464)
     {129024, {512, 2, 1, 4, 2}},  // 100352: 0.6260, 0.6752, 128256: 0.8476, 0.8471
-    {131072, {512, 2, 1, 4, 1}},  // 0.8079, 0.8214 ({256, 2, 2, 8, 2}: 0.8478, 0.8755)
-    {163840, {512, 2, 1, 4, 2}},  // 151936: 1.0464, 1.0477
-    {229376, {512, 2, 1, 8, 2}},  // 200064: 1.2803, 1.3540
-    {any_length, {512, 2, 1, 8, 1}},  // 262144: 1.6436, 1.6592 ({.., 2}: 1.7088, 1.6968)
+    {131072, {512, 2, 1, 4, 1}, rows_for_all},  // 0.8079, 0.8214 ({256, 2, 2, 8, 2}: 0.8478, 0.8755)
+    {131072, {256, 2, 2, 8, 2}},                // reverse KL, 131 rows: 0.0351 ({512, 2, 1, 4, 1}: 0.0393)
+    {163840, {512, 2, 1, 4, 2}},                // 151936: 1.0464, 1.0477
+    {229376, {512, 2, 1, 8, 2}},                // 200064: 1.2803, 1.3540
+    {any_length, {512, 2, 1, 8, 1}},            // 262144: 1.6436, 1.6592 ({.., 2}: 1.7088, 1.6968)
 };
 inline constexpr ClusterChoice two_rounds[] = {
     {12288, {256, 2, 2, 1, whole_row}},   // 8192: 0.1044, 12288: 0.1389 ({.., 2} of 12288: 0.1477)
@@ -81,7 +88,9 @@ inline constexpr ClusterChoice two_rounds[] = {
     {51200, {512, 2, 1, 2, whole_row}},   // 50257: 0.5717 ({.., 2}: 0.6320)
     {65536, {512, 2, 1, 2, 2}},           // 0.7011 ({256, 2, 2, 4, 1}: 0.7581)
     {102400, {512, 2, 1, 4, whole_row}},  // 100352: 1.2065 ({.., 2}: 1.3869)
-    {163840, {512, 2, 1, 4, 2}},          // 131072: 1.4052 ({256, 2, 2, 8, 2}: 1.4901)
+    {163840, {512, 2, 1, 4, 2}, rows_for_all},  // 131072: 1.4052 ({256, 2, 2, 8, 2}: 1.4901)
+    {131072, {256, 2, 2, 8, 2}},
+    {163840, {256, 2, 2, 8, 1}},          // 151936: 1.9938 ({512, 2, 1, 4, 2} without a launch beside: 2.0215)
     {204800, {512, 2, 1, 8, whole_row}},  // 200064: 2.4021 ({.., 2}: 2.7584)
     {any_length, {512, 2, 1, 8, 2}},      // 262144: 3.2088 ({.., 0}: 3.4583)
 };
@@ -93,9 +102,10 @@ constexpr std::span<const ClusterChoice> cluster_choices(int streams, int rounds
 
 /// The first that is for rows of this length and holds one; null if none does.
 constexpr const ClusterShape* first_cluster_shape(std::span<const ClusterChoice> choices, std::int64_t columns,
-                                                  DataType type, int streams) {
+                                                  DataType type, int streams, std::int64_t rows = many_rows) {
   for (const ClusterChoice& choice : choices) {
-    if (columns * size_of(type) / 2 <= choice.up_to && choice.shape.holds(vectors_of(columns, type), streams)) {
+    if (columns * size_of(type) / 2 <= choice.up_to && rows >= choice.from_rows &&
+        choice.shape.holds(vectors_of(columns, type), streams)) {
       return &choice.shape;
     }
   }
@@ -103,8 +113,9 @@ constexpr const ClusterShape* first_cluster_shape(std::span<const ClusterChoice>
 }
 
 /// Null if no shape holds the row.
-constexpr const ClusterShape* choose_cluster_shape(std::int64_t columns, DataType type, int streams, int rounds) {
-  return first_cluster_shape(cluster_choices(streams, rounds), columns, type, streams);
+constexpr const ClusterShape* choose_cluster_shape(std::int64_t columns, DataType type, int streams, int rounds,
+                                                   std::int64_t rows = many_rows) {
+  return first_cluster_shape(cluster_choices(streams, rounds), columns, type, streams, rows);
 }
 
 /// Blocks of all clusters at which rows, some of which take longer, still spread evenly: four for each that two blocks
