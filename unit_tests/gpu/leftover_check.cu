@@ -114,13 +114,12 @@ void check(const char* name, const char* type, const typename Loss<float>::Optio
     call.statistics = reinterpret_cast<float*>(out.statistics.data);
     Impl::launch_cluster<L, T>(loss, call, Pass::forward_backward, layout.shape, from, stream);
   };
-  const auto expect_same = [&](const char* how) {
+  const auto expect_same = [&](const char* how, const Outputs& out) {
     ++cases;
-    const std::int64_t differ = dealt.gradient.differs_from(shared.gradient) +
-                                dealt.losses.differs_from(shared.losses) +
-                                dealt.statistics.differs_from(shared.statistics);
+    const std::int64_t differ = dealt.gradient.differs_from(out.gradient) + dealt.losses.differs_from(out.losses) +
+                                dealt.statistics.differs_from(out.statistics);
     std::vector<float> losses(layout.rows);
-    CUDA(cudaMemcpy(losses.data(), shared.losses.data, layout.rows * 4, cudaMemcpyDeviceToHost));
+    CUDA(cudaMemcpy(losses.data(), out.losses.data, layout.rows * 4, cudaMemcpyDeviceToHost));
     std::int64_t absurd = 0;
     for (std::int64_t i = 0; i < layout.rows; ++i) {
       absurd += counts[i] ? !std::isfinite(losses[i]) || losses[i] == 0 : losses[i] != 0;
@@ -143,12 +142,12 @@ void check(const char* name, const char* type, const typename Loss<float>::Optio
   poison(dealt), poison(shared);
   run(dealt, nullptr, false, nullptr);
   run(shared, tickets, false, nullptr);
-  expect_same("out of place");
+  expect_same("out of place", shared);
 
   start_in_place(dealt), start_in_place(shared);
   run(dealt, nullptr, true, nullptr);
   run(shared, tickets, true, nullptr);
-  expect_same("in place");
+  expect_same("in place", shared);
 
   // Three launches captured and replayed twice: each begins when both launches of the one before have ended.
   cudaStream_t stream;
@@ -166,9 +165,23 @@ void check(const char* name, const char* type, const typename Loss<float>::Optio
   run(dealt, nullptr, false, stream);
   for (int i = 0; i < 2; ++i) CUDA(cudaGraphLaunch(captured, stream));
   CUDA(cudaStreamSynchronize(stream));
-  expect_same("captured");
+  expect_same("captured", shared);
   CUDA(cudaGraphExecDestroy(captured));
   CUDA(cudaGraphDestroy(graph));
+
+  // Launches of two streams compete for multiprocessors, so that some begin late, and beside others' clusters.
+  const Outputs other = make();
+  cudaStream_t second;
+  CUDA(cudaStreamCreate(&second));
+  poison(shared), poison(other);
+  for (int i = 0; i < 3; ++i) {
+    run(shared, tickets, false, stream);
+    run(other, tickets + 1, false, second);
+  }
+  CUDA(cudaDeviceSynchronize());
+  expect_same("beside another stream", shared);
+  expect_same("beside another stream", other);
+  CUDA(cudaStreamDestroy(second));
   CUDA(cudaStreamDestroy(stream));
 }
 
@@ -208,8 +221,8 @@ int main(int argc, char** argv) {
   using namespace vocabloss::loss;
   std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);
   ClusterTickets* tickets = nullptr;
-  CUDA(cudaMalloc(&tickets, sizeof *tickets));
-  Impl::cluster_initialise(tickets, nullptr);
+  CUDA(cudaMalloc(&tickets, 2 * sizeof *tickets));
+  for (int i = 0; i < 2; ++i) Impl::cluster_initialise(tickets + i, nullptr);
   const auto wanted = [&](const char* loss) { return argc < 2 || std::string(argv[1]) == loss; };
   if (wanted("reverse_kl")) check_types<ReverseKl>("reverse_kl", {}, tickets);
   if (wanted("soft_cross_entropy")) check_types<SoftCrossEntropy>("soft_cross_entropy", {}, tickets);
@@ -219,9 +232,12 @@ int main(int argc, char** argv) {
   if (wanted("forward_kl")) check_types<ForwardKl>("forward_kl", {}, tickets);
   if (wanted("jsd")) check_types<Jsd>("jsd", {}, tickets);
 
-  ClusterTickets left;
+  ClusterTickets left, of_second;
   CUDA(cudaMemcpy(&left, tickets, sizeof left, cudaMemcpyDeviceToHost));
-  if (left.next != 0 || left.finished != 0) ++failures, std::printf("FAILED: tickets were left behind\n");
+  CUDA(cudaMemcpy(&of_second, tickets + 1, sizeof of_second, cudaMemcpyDeviceToHost));
+  if (left.next != 0 || left.finished != 0 || of_second.next != 0 || of_second.finished != 0) {
+    ++failures, std::printf("FAILED: tickets were left behind\n");
+  }
   const bool has_any = leaves_any_over();
   if (has_any && left.beside == 0) ++failures, std::printf("FAILED: no block beside the clusters took a row\n");
   std::printf("leftover_check: %d cases, %u rows beside the clusters, %d failed: %s\n", cases, left.beside, failures,
