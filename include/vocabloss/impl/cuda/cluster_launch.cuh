@@ -8,6 +8,7 @@
 /// graph can capture it.
 
 #include <vocabloss/error.hpp>
+#include <vocabloss/impl/cuda/cluster_shapes.hpp>
 #include <vocabloss/impl/cuda/peer_exchange.cuh>
 #include <vocabloss/impl/cuda/row_in_cluster.cuh>
 #include <vocabloss/tuning/cluster_shape.hpp>
@@ -26,10 +27,6 @@ inline void check_cluster_call(cudaError_t code, const char* call, const Cluster
   throw CudaError(std::string("vocabloss: path cluster (") + shape.describe() + "): " + call + ": " +
                   cudaGetErrorString(code));
 }
-
-/// Rows a cluster from which a second launch pays. (Reverse KL, 131072 columns, 30 clusters on an H200, second launch
-/// over none: 512 rows 1.003, 1024 rows .990, 4096 rows .965.)
-inline constexpr int rows_worth_leftover = 32;
 
 template <class Loss, class T, Pass pass, class Shape, class RankExchange = NoExchange>
 struct ClusterKernel {
@@ -191,7 +188,7 @@ bool launch_on_leftover_too(const Loss& loss, const RowCall<float>& call, const 
   if (shape != ClusterShape{alike.threads, alike.vectors, alike.blocks, shape.width, shape.ahead}) return false;
   const int clusters = Clusters::resident_clusters(shape);
   const int leftover = Blocks::resident_clusters(alike) - clusters * shape.width;
-  if (leftover <= 0 || call.rows < std::int64_t{rows_worth_leftover} * clusters) return false;
+  if (leftover <= 0 || call.rows < rows_worth_leftover * clusters) return false;
   Clusters::launch(loss, call, shape, tickets, stream, {}, leftover);
   Blocks::launch_beside(loss, call, shape, leftover, clusters, tickets, stream);
   return true;

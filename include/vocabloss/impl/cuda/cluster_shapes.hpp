@@ -36,9 +36,12 @@ struct ClusterChoice {
 inline constexpr std::int64_t any_length = INT64_C(1) << 40;
 /// Where nobody says how many.
 inline constexpr std::int64_t many_rows = INT64_C(1) << 40;
-/// 32 rows for each of 30 clusters: from there on multiprocessors that they leave over take rows too
-/// (cluster_launch.cuh).
-inline constexpr std::int64_t rows_for_all = 960;
+/// Rows a cluster from which a launch on the multiprocessors that clusters leave over pays (cluster_launch.cuh).
+/// (Reverse KL, 131072 columns of bf16, that launch over none, in turns, NVIDIA H200, 2026-11-29, a build on the way to
+/// c4a4453: 512 rows 1.003, 1024 rows .990, 4096 rows .965.)
+inline constexpr std::int64_t rows_worth_leftover = 32;
+/// The same for the 30 clusters of four blocks that an H200 holds: a table is made without a device.
+inline constexpr std::int64_t rows_for_all = 30 * rows_worth_leftover;
 
 /// Evidence, in the comments: ms of forward + backward, 4096 rows of bf16, random normal logits; in one stream label
 /// cross-entropy and log-prob with entropy, in two streams reverse KL and soft cross-entropy, in two rounds JSD; one
@@ -46,7 +49,8 @@ inline constexpr std::int64_t rows_for_all = 960;
 /// 20000 and 151936 columns, and {.., 1} of 200064 of earlier ones; two rounds 2026-11-29, builds on the way
 /// to 38b2593. Two streams beyond 65536 columns, and two rounds of 131072, 2026-11-29, with a launch on the
 /// multiprocessors that {512, 2, 1, 4 or 8} leave over (cluster_launch.cuh): they are then 3 to 8 % faster, to the same
-/// bits. On an H100, whose memory is slower, not measured with these kernels.
+/// bits (builds on the way to c4a4453, in which two warps of that launch's blocks exchanged, not one). On an H100,
+/// whose memory is slower, not measured with these kernels.
 inline constexpr ClusterChoice one_stream[] = {
     {7168, {256, 2, 2, 1, 2}},            // 4096: 0.0364, 0.0395 ({256, 4, 2, 1, 2}: 0.0462, 0.0513)
     {8192, {256, 4, 2, 1, 2}},            // 0.0447, 0.0494 ({256, 2, 2, 1, 2}: 0.0480, 0.0527)
