@@ -4,8 +4,9 @@
 #define VOCABLOSS_IMPL_CUDA_PRODUCER_CUH
 
 /// \file
-/// \brief The producer warp: fills the slots of the ring with pieces of rows, as soon as the consumers are done with
-/// what a slot held before. In row order; where rows are read again (RereadingShape), and for one round of statistics,
+/// \brief The producer: one thread that fills the slots of the ring with pieces of rows, as soon as the consumers are
+/// done with what a slot held before. In row order; where rows are read again (RereadingShape), and for one round of
+/// statistics,
 ///
 ///     sum row 0, sum row 1, gradient row 0, sum row 2, gradient row 1, ...
 ///
@@ -29,165 +30,131 @@ struct Producer {
   ClusterShared<Loss>& shared;
   unsigned char* ring;
   const int rank;
-  const int lane;
-  int label = no_label;      ///< of the row that is being loaded
-  int rows_known = INT_MAX;  ///< until the last claim is seen
 
-  /// The next piece of a sequence: of which row, for which stage of it, and its slot.
-  struct Cursor {
-    static constexpr int stages = Shape::reads_again ? Loss::rounds + 1 : 1;
-    int row = 0;
-    int piece = 0;
-    RingCursor ring;
-    int stage = 0;
-    int sweep = 0;  ///< over a slice
-    __device__ __forceinline__ void advance(const ClusterLaunch& launch, int rows_known) {
-      ring.advance(launch.slots);
-      ++piece;
-      if (Shape::reads_again && piece % launch.slices.pieces == 0) ++sweep;
-      if (piece < pieces_of_stage(launch)) return;
-      piece = 0;
-      if constexpr (!Shape::reads_again) {
-        ++row;
-      } else {
-        const int newest = row + stage;
-        --row;
-        if (++stage == stages || row < 0) {
-          row = newest + 1;
-          stage = 0;
-        }
-        skip_missing(rows_known);
-      }
-    }
-    /// Of a row, in this block.
-    __device__ __forceinline__ static int pieces_of_stage(const ClusterLaunch& launch) {
-      return Shape::reads_again ? launch.slices.pieces * launch.in_turn : launch.slices.pieces;
-    }
-    /// Past the stages of rows that do not exist.
-    __device__ __forceinline__ void skip_missing(int rows_known) {
-      while (row >= rows_known && stage < stages) {
-        --row;
-        ++stage;
-      }
-      if (row < 0) stage = stages;
-    }
-    __device__ __forceinline__ bool has_ended(int rows_known) const {
-      return Shape::reads_again ? stage == stages : row >= rows_known;
-    }
-    __device__ __forceinline__ bool is_last_stage() const { return stage == stages - 1; }
-    /// Whether the next piece is of a row that has not been loaded.
-    __device__ __forceinline__ bool is_before_new_row() const { return is_last_stage() || row == 0; }
-  };
+  RingCursor cursor{};
+  int loaded = 0;      ///< pieces so far
+  int retired = 0;     ///< rows
+  int retires_at = 0;  ///< the next one: when so many pieces have been loaded
 
   __device__ void run() {
-    Cursor load_cursor, freed;
-    Load load = prepare_load(load_cursor);
-    for (int i = 0; i < launch.slots; ++i) advance(load, load_cursor);
-    if constexpr (Shape::reads_again) freed.skip_missing(rows_known);
-    for (; !freed.has_ended(rows_known); freed.advance(launch, rows_known)) {
-      wait(&shared.done[freed.ring.slot], freed.ring.parity);
-      advance(load, load_cursor);
-      if (freed.piece + 1 == Cursor::pieces_of_stage(launch) && freed.is_last_stage()) claims.retire(freed.row);
+    constexpr int stages = Shape::reads_again ? Loss::rounds + 1 : 1;
+    retires_at = stages * (stages + 1) / 2 * pieces_of_row() - 1 + launch.slots;
+    claimer.begin(pieces_of_row());
+    if constexpr (Shape::reads_again) {
+      load_in_stages();
+    } else {
+      load_in_order();
     }
   }
 
  private:
-  // Where the next copies go is worked out before they may start: nothing but the copies themselves is done between the
-  // consumers' signal and the refill.
-
-  struct Load {
-    int slot;
-    const void* x;
-    const void* t;
-    std::uint32_t x_bytes, t_bytes;
-    int label;
-    bool is_last_time;
-  };
-
-  __device__ __forceinline__ Load prepare_load(Cursor& cursor) {
-    if (cursor.row == 0 && cursor.piece == 0 && cursor.stage == 0) {
-      if (lane == 0) claimer.begin(Cursor::pieces_of_stage(launch));
-      __syncwarp();
-    }
-    if (cursor.piece == 0 && cursor.stage == 0 && claims.wait_for(cursor.row) < 0) {
-      rows_known = cursor.row;
-      if constexpr (Shape::reads_again) cursor.skip_missing(rows_known);
-      if (!Shape::reads_again && lane == 0)
-        shared.slice[cursor.row % max_claims][0].vectors = shared.slice[cursor.row % max_claims][1].vectors = -1;
-      if (!Shape::reads_again || cursor.has_ended(rows_known)) return {.slot = cursor.ring.slot};
-    }
-    const int newest = cursor.row + cursor.stage;
-    if (lane == 0 && cursor.is_before_new_row() && (!Shape::reads_again || newest < rows_known)) {
-      claimer.advance(newest, cursor.piece, Cursor::pieces_of_stage(launch));
-    }
-    __syncwarp();
-    const std::int64_t row = claims.row(cursor.row);
-    const T* x = call.logits.template row<T>(row);
-    const Layout layout = Layout::at(x, call.columns);
-    const int slice = Shape::reads_again ? cursor.piece / launch.slices.pieces : rank;
-    const int piece_of_slice = cursor.piece - (Shape::reads_again ? slice * launch.slices.pieces : 0);
-    if (piece_of_slice == 0) {
-      if constexpr (Loss::needs_label) label = label_of(row);
-      if (lane == 0) {
-        auto& slices = shared.slice[(Shape::reads_again ? cursor.sweep : cursor.row) % max_claims];
-        slices[0] = slice_of_row(layout, oddity(layout, row), launch.slices, slice);
-        slices[1] = slices[0].without_first_vector();
-      }
-    }
-    const Piece piece = layout.piece(launch.slices, slice, piece_of_slice);
-    Load load{cursor.ring.slot,
-              reinterpret_cast<const uint4*>(x - layout.phase) + piece.first,
-              nullptr,
-              static_cast<std::uint32_t>(piece.count * 16),
-              0,
-              label,
-              cursor.is_last_stage()};
-    if constexpr (Loss::streams == 2) {
-      // The granules that the same columns touch there.
-      const T* t = call.teacher.template row<T>(row);
-      const auto begin = reinterpret_cast<std::uintptr_t>(t + layout.first_column(piece)) & ~std::uintptr_t(15);
-      const auto end = (reinterpret_cast<std::uintptr_t>(t + layout.end_column(piece)) + 15) & ~std::uintptr_t(15);
-      load.t = reinterpret_cast<const void*>(begin);
-      load.t_bytes = piece.count ? static_cast<std::uint32_t>(end - begin) : 0;
-    }
-    return load;
+  /// In this block, at one stage.
+  __device__ __forceinline__ int pieces_of_row() const {
+    return Shape::reads_again ? launch.slices.pieces * launch.in_turn : launch.slices.pieces;
   }
 
-  /// After the last row one slot is full without a piece, so that the consumers see the end; then nothing more happens.
-  __device__ __forceinline__ void advance(Load& load, Cursor& cursor) {
-    if (Shape::reads_again ? cursor.has_ended(rows_known) : cursor.row > rows_known) return;
-    if (lane == 0) {
-      Barrier* full = &shared.full[load.slot];
-      unsigned char* region = ring + load.slot * launch.slot_bytes;
-      if constexpr (Loss::needs_label) shared.label[load.slot] = load.label;
-      arrive_expecting(full, load.x_bytes + load.t_bytes);
-      const auto copy = [&](unsigned char* to, const void* from, std::uint32_t bytes) {
-        if (!bytes) return;
-        if constexpr (Shape::reads_again) {
-          bulk_load_for_again(to, from, bytes, full, load.is_last_time);
-        } else {
-          bulk_load(to, from, bytes, full);
+  /// After the last row one slot is full without a piece, so that the consumers see the end.
+  __device__ __forceinline__ void load_in_order() {
+    int i = 0;
+#pragma unroll 1
+    for (; claims.wait_for(i) >= 0; ++i) load_slice(i, rank, i, i, 0, true);
+    wait_for_slot();
+    shared.slice[i % max_claims][0].vectors = shared.slice[i % max_claims][1].vectors = -1;
+    arrive(&shared.full[cursor.slot]);
+  }
+
+  __device__ __forceinline__ void load_in_stages() {
+    int rows = INT_MAX;  // until the last claim is seen
+    int sweep = 0;       // over a slice
+#pragma unroll 1
+    for (int newest = 0; newest - Loss::rounds < rows; ++newest) {
+      if (newest < rows && claims.wait_for(newest) < 0) rows = newest;
+      const int last_stage = newest < Loss::rounds ? newest : Loss::rounds;
+#pragma unroll 1
+      for (int stage = newest < rows ? 0 : newest - rows + 1; stage <= last_stage; ++stage) {
+        const bool is_before_new_row = stage == last_stage && newest < rows;
+#pragma unroll 1
+        for (int s = 0; s < launch.in_turn; ++s) {
+          load_slice(newest - stage, s, sweep++, is_before_new_row ? newest : -1, s * launch.slices.pieces,
+                     stage == Loss::rounds);
         }
-      };
-      copy(region, load.x, load.x_bytes);
-      copy(region + launch.region_bytes, load.t, load.t_bytes);
+      }
     }
-    if (!Shape::reads_again && cursor.row == rows_known) {
-      ++cursor.row;
-      return;
+  }
+
+  /// `entry`: where the consumers look for what the slice is like. `newest`: the last row that has been claimed, if the
+  /// next is asked for during this slice, whose first piece is the `first`-th of all until then; or negative.
+  __device__ __forceinline__ void load_slice(int i, int slice, int entry, int newest, int first, bool is_last_time) {
+    const std::int64_t row = claims.row(i);
+    const T* const x = call.logits.template row<T>(row);
+    const T* const t = Loss::streams == 2 ? call.teacher.template row<T>(row) : nullptr;
+    const Layout layout = Layout::at(x, call.columns);
+    const std::uint32_t odd = oddity(layout, t, row);
+    int label = no_label;
+    if constexpr (Loss::needs_label) label = label_of(row);
+    const SliceOfRow of_first = slice_of_row(layout, odd, launch.slices, slice);
+    shared.slice[entry % max_claims][0] = of_first;
+    shared.slice[entry % max_claims][1] = of_first.without_first_vector();
+    const int first_vector = slice * launch.slices.slice_vectors;
+    const unsigned char *from_x = granule_of(x) + first_vector * 16, *from_t = granule_of(t) + first_vector * 16;
+    int rest = layout.vectors_in(launch.slices, slice);
+#pragma unroll 1
+    for (int p = 0; p < launch.slices.pieces; ++p) {
+      if (newest >= 0) claimer.advance(newest, first + p, pieces_of_row());
+      // Where the copies go is worked out before they may start: nothing but the copies themselves is done between the
+      // consumers' signal and the refill.
+      const int count = Layout::count(launch.slices, p, rest);
+      const std::uint32_t bytes = count * 16;
+      std::uint32_t bytes_t = Loss::streams == 2 ? bytes : 0;
+      if (Loss::streams == 2 && odd & SliceOfRow::shifted) {
+        // The granules that the same columns touch there.
+        const Piece piece{first_vector + p * Shape::piece_vectors, count};
+        from_t = granule_of(t + layout.first_column(piece));
+        const T* const end = t + layout.end_column(piece);
+        bytes_t = count ? static_cast<std::uint32_t>(granule_of(end + columns_of_vector - 1) - from_t) : 0;
+      }
+      wait_for_slot();
+      Barrier* const full = &shared.full[cursor.slot];
+      unsigned char* const region = ring + cursor.slot * launch.slot_bytes;
+      if constexpr (Loss::needs_label) shared.label[cursor.slot] = label;
+      arrive_expecting(full, bytes + bytes_t);
+      copy(region, from_x, bytes, full, is_last_time);
+      copy(region + launch.region_bytes, from_t, bytes_t, full, is_last_time);
+      cursor.advance(launch.slots);
+      rest -= Shape::piece_vectors;
+      from_x += Shape::piece_vectors * 16;
+      from_t += Shape::piece_vectors * 16;
     }
-    cursor.advance(launch, rows_known);
-    if (Shape::reads_again && cursor.has_ended(rows_known)) return;
-    load = prepare_load(cursor);
+  }
+
+  /// Until consumers are done with what the next slot held.
+  __device__ __forceinline__ void wait_for_slot() {
+    wait(&shared.done[cursor.slot], cursor.parity ^ 1);  // a phase before the first has ended
+    if (loaded++ != retires_at) return;
+    claims.retire(retired++);
+    retires_at += (Shape::reads_again ? Loss::rounds + 1 : 1) * pieces_of_row();
+  }
+
+  /// The 16 bytes that hold this column.
+  __device__ __forceinline__ static const unsigned char* granule_of(const T* column) {
+    return reinterpret_cast<const unsigned char*>(reinterpret_cast<std::uintptr_t>(column) & ~std::uintptr_t(15));
+  }
+
+  __device__ __forceinline__ static void copy(unsigned char* to, const unsigned char* from, std::uint32_t bytes,
+                                              Barrier* full, bool is_last_time) {
+    if (bytes == 0) return;
+    if constexpr (Shape::reads_again) {
+      bulk_load_for_again(to, from, bytes, full, is_last_time);
+    } else {
+      bulk_load(to, from, bytes, full);
+    }
   }
 
   /// Which other streams of a row start at another offset within granules than the logits.
-  __device__ __forceinline__ std::uint32_t oddity(const Layout& layout, std::int64_t row) const {
+  __device__ __forceinline__ std::uint32_t oddity(const Layout& layout, const T* t, std::int64_t row) const {
     const auto differs = [&](const T* other) { return Layout::at(other, 0).phase != layout.phase; };
     std::uint32_t odd = 0;
-    if constexpr (Loss::streams == 2) {
-      if (differs(call.teacher.template row<T>(row))) odd |= SliceOfRow::shifted;
-    }
+    if (Loss::streams == 2 && differs(t)) odd |= SliceOfRow::shifted;
     if constexpr (pass != Pass::forward) {
       if (differs(call.gradient.template row<T>(row))) odd |= SliceOfRow::moved;
     }

@@ -44,11 +44,9 @@ struct RowClaims {
   /// Row of the k-th claim, after the first time.
   __device__ __forceinline__ std::int64_t row(int k) const { return ring.row[k % max_claims]; }
 
-  /// This warp will not read the k-th claim again. Producers say so for the consumers, who are done with a row when
-  /// they are done with its slots.
+  /// For one lane, once its warp will not read the k-th claim again. Producers say so for the consumers, who are done
+  /// with a row when they are done with its slots.
   __device__ __forceinline__ void retire(int k) const {
-    __syncwarp();
-    if (threadIdx.x % 32 != 0) return;
     Barrier* retired = &ring.retired[k % max_claims];
     if (width == 1) {
       arrive(retired);
@@ -58,7 +56,7 @@ struct RowClaims {
   }
 };
 
-/// The writing end: lane 0 of the producer warp of every block. `is_beside`: of a launch beside another, which deals
+/// The writing end: the producer of every block. `is_beside`: of a launch beside another, which deals
 /// rows (RereadingShape).
 template <bool is_beside>
 struct RowClaimer {

@@ -123,8 +123,8 @@ struct ExchangeWarp {
         }
       }
     }
-    if constexpr (is_last) claims.retire(i);
     __syncwarp();
+    if (is_last && lane == 0) claims.retire(i);
   }
 
   /// The block's state of a row, found and sent; it stays in the first warp's place.
@@ -182,7 +182,8 @@ struct ExchangeWarp {
       post(shared.posted[use.index], statistics, facts, row);
       arrive(&shared.template round<Loss::rounds - 1>().ready[use.index]);
     }
-    claims.retire(i);
+    __syncwarp();
+    if (lane == 0) claims.retire(i);
   }
 
   __device__ __forceinline__ void post(Posted<Loss>& posted, const Statistics& statistics, const RowFacts<float>& facts,

@@ -73,8 +73,10 @@ __global__ void __launch_bounds__(Shape::block_threads, Shape::blocks)
 
   const RowClaims claims{shared.claims, launch.width};
   if (warp == Shape::producer_warp) {
-    const RowClaimer<Shape::reads_again> claimer(shared.claims, launch, call.rows, rank, RankExchange::clusters_meet);
-    Producer<Loss, T, pass, Shape>{call, launch, claims, claimer, shared, ring, rank, lane}.run();
+    if (lane == 0) {
+      const RowClaimer<Shape::reads_again> claimer(shared.claims, launch, call.rows, rank, RankExchange::clusters_meet);
+      Producer<Loss, T, pass, Shape>{call, launch, claims, claimer, shared, ring, rank}.run();
+    }
   } else if (turn >= 0) {
     ExchangeWarp<Loss, T, pass, Shape, decltype(peers)>{loss, call, launch, peers, claims, shared, rank, turn, lane}
         .run();
