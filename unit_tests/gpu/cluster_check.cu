@@ -19,9 +19,10 @@ using Impl::ClusterTickets;
 /// ones.
 std::vector<ClusterShape> other_shapes(int streams) {
   if (streams == 1)
-    return {{512, 2, 1, 1, 3}, {512, 2, 1, 2, 64}, {256, 4, 2, 4, 1}, {256, 2, 2, 4, 0},
-            {512, 2, 1, 8, 2}, {256, 4, 2, 2, 64}, {256, 2, 2, 2, 1}};
-  return {{512, 2, 1, 2, 1}, {512, 2, 1, 4, 0}, {256, 2, 2, 8, 64}, {256, 2, 2, 4, 2}, {512, 2, 1, 1, 64}};
+    return {{512, 2, 1, 1, 3},  {512, 2, 1, 2, 64}, {256, 4, 2, 4, 1},    {256, 2, 2, 4, 0},    {512, 2, 1, 8, 2},
+            {256, 4, 2, 2, 64}, {256, 2, 2, 2, 1},  {128, 4, 2, 1, 1, 2}, {128, 4, 2, 4, 64, 2}};
+  return {{512, 2, 1, 2, 1},     {512, 2, 1, 4, 0},  {256, 2, 2, 8, 64},  {256, 2, 2, 4, 2},
+          {128, 2, 2, 2, 64, 2}, {512, 2, 1, 1, 64}, {128, 2, 2, 1, 1, 2}};
 }
 
 struct ClusterProgram {
@@ -71,7 +72,14 @@ struct ClusterProgram {
     }
   }
 
-  std::vector<RowProblem> problems(DataType, DataType) const { return {}; }
+  /// Rows enough that every group of consumers takes several.
+  std::vector<RowProblem> problems(DataType logits, DataType teacher) const {
+    std::vector<RowProblem> added;
+    for (const std::int64_t columns : {515, 3001}) {
+      added.push_back({.type = logits, .teacher_type = teacher, .rows = 1203, .columns = columns, .modifiers = true});
+    }
+    return added;
+  }
 
   std::string finish() const {
     ClusterTickets left;

@@ -19,13 +19,20 @@ TEST(ClusterShapes, ReadWhatTheySay) {
   const ClusterShape shape{512, 2, 1, 4, 1};
   EXPECT_EQ(shape.describe(), "width=4 ahead=1 threads=512 vectors=2 blocks=1");
   EXPECT_EQ(ClusterShape::parse(shape.describe()), shape);
+  const ClusterShape of_groups{128, 4, 2, 1, 2, 2};
+  EXPECT_EQ(of_groups.describe(), "width=1 ahead=2 threads=128 vectors=4 blocks=2 groups=2");
+  EXPECT_EQ(ClusterShape::parse(of_groups.describe()), of_groups);
 }
 
 TEST(ClusterShapes, RefuseWhatTheyCannotRead) {
   for (const std::string text :
        {"", "width=4", "width=3 ahead=1 threads=512 vectors=2 blocks=1",
         "width=16 ahead=1 threads=512 vectors=2 blocks=1", "width=4 ahead=-1 threads=512 vectors=2 blocks=1",
-        "width=4 ahead=1 threads=512 vectors=2 blocks=1 and more"}) {
+        "width=4 ahead=1 threads=512 vectors=2 blocks=1 and more", "width=4 ahead=1 threads=512 vectors=2 blocks=1 ",
+        "width=4 ahead=1 threads=512 vectors=2 blocks=1 groups=",
+        "width=4 ahead=1 threads=512 vectors=2 blocks=1 groups=0",
+        "width=4 ahead=1 threads=128 vectors=2 blocks=1 groups=2 and more",
+        "width=4 ahead=1 threads=0 vectors=2 blocks=1"}) {
     try {
       ClusterShape::parse(text);
       ADD_FAILURE() << "accepted: " << text;
@@ -124,8 +131,22 @@ TEST(ClusterShapes, OfFewRowsMayBeOthers) {
       }
     }
   }
+  EXPECT_EQ(choose_cluster_shape(8192, DataType::bf16, 1, 1, Impl::rows_for_groups)->groups, 2);
+  EXPECT_EQ(choose_cluster_shape(8192, DataType::bf16, 1, 1, Impl::rows_for_groups - 1)->groups, 1);
   EXPECT_EQ(choose_cluster_shape(131072, DataType::bf16, 2, 1, Impl::rows_for_all)->threads, 512);
   EXPECT_EQ(choose_cluster_shape(131072, DataType::bf16, 2, 1, Impl::rows_for_all - 1)->threads, 256);
+}
+
+/// Each group's row has slots of its own, so that no group waits for another to finish.
+TEST(ClusterShapes, OfGroupsHoldARowForEach) {
+  const ClusterShape alone{128, 2, 2, 1, 2, 1}, of_groups{128, 2, 2, 1, 2, 2};
+  std::int64_t most = 0, most_of_groups = 0;
+  for (std::int64_t vectors = 1; vectors < 4096; ++vectors) {
+    if (alone.holds(vectors, 2)) most = vectors;
+    if (of_groups.holds(vectors, 2)) most_of_groups = vectors;
+  }
+  EXPECT_GT(most_of_groups, 0);
+  EXPECT_LE(2 * most_of_groups, most + alone.piece_vectors());
 }
 
 TEST(ClusterShapes, ReachTheLongestVocabularies) {

@@ -34,11 +34,12 @@ struct ClusterCut {
 /// The launch choices of path `cluster`. A full piece of a row is threads * vectors vectors of 16 bytes of each stream.
 /// As it stands every loss has a kernel of it.
 struct ClusterShape {
-  int threads = 512;  ///< consumers of a block
+  int threads = 512;  ///< consumers that a block has for a row
   int vectors = 2;    ///< that a thread takes from a full piece
   int blocks = 1;     ///< that share a multiprocessor
   int width = 1;      ///< blocks of a cluster, over which a row is cut
   int ahead = 0;      ///< pieces of the next row that are summed before the gradient of this one; at most a whole row
+  int groups = 1;     ///< rows that a block takes at once, each with `threads` consumers of its own
 
   bool operator==(const ClusterShape&) const = default;
 
@@ -65,31 +66,39 @@ struct ClusterShape {
     }
     return {slice, pieces, full, slots_of(full)};
   }
-  /// Whether a row fits the ring, and leaves a slot to load into.
+  /// Whether each group's row fits the ring beside the others', and a row leaves a slot to load into.
   constexpr bool holds(std::int64_t vectors_of_row, int streams) const {
     const ClusterCut row =
         cut(vectors_of_row, streams, Impl::cluster_shared_bytes(blocks) - Impl::cluster_control_bytes);
-    return row.pieces < row.slots;
+    return row.pieces < row.slots && groups * row.pieces <= row.slots;
   }
 
   std::string describe() const {
     return "width=" + std::to_string(width) + " ahead=" + std::to_string(ahead) +
            " threads=" + std::to_string(threads) + " vectors=" + std::to_string(vectors) +
-           " blocks=" + std::to_string(blocks);
+           " blocks=" + std::to_string(blocks) + (groups == 1 ? "" : " groups=" + std::to_string(groups));
   }
 
   /// From what `describe` says. \throws InvalidArgument  with the text and the form it should have
   static ClusterShape parse(const std::string& text) {
     ClusterShape shape;
-    char rest = 0;
-    const int found = std::sscanf(text.c_str(), "width=%d ahead=%d threads=%d vectors=%d blocks=%d %c", &shape.width,
-                                  &shape.ahead, &shape.threads, &shape.vectors, &shape.blocks, &rest);
-    Impl::expects(found == 5 && shape.ahead >= 0 &&
-                      (shape.width == 1 || shape.width == 2 || shape.width == 4 || shape.width == 8),
-                  [&] {
-                    return "variant of path cluster is \"" + text + "\": it must read like \"" +
-                           ClusterShape{}.describe() + "\", with a width of 1, 2, 4 or 8 and 0 or more pieces ahead";
-                  });
+    int end = 0;
+    const char* const begin = text.c_str();
+    std::sscanf(begin, "width=%d ahead=%d threads=%d vectors=%d blocks=%d%n", &shape.width, &shape.ahead,
+                &shape.threads, &shape.vectors, &shape.blocks, &end);
+    if (end > 0 && begin[end] != '\0') {
+      const int before = end;
+      end = 0;
+      std::sscanf(begin + before, " groups=%d%n", &shape.groups, &end);
+      if (end > 0) end += before;
+    }
+    const bool is_width = shape.width == 1 || shape.width == 2 || shape.width == 4 || shape.width == 8;
+    const bool are_counts = shape.threads > 0 && shape.vectors > 0 && shape.blocks > 0 && shape.groups > 0;
+    Impl::expects(end > 0 && begin[end] == '\0' && is_width && are_counts && shape.ahead >= 0, [&] {
+      return "variant of path cluster is \"" + text + "\": it must read like \"" + ClusterShape{}.describe() +
+             "\", with a width of 1, 2, 4 or 8 and 0 or more pieces ahead; \" groups=2\" follows if a block takes two "
+             "rows at once";
+    });
     return shape;
   }
 };

@@ -19,9 +19,12 @@
 
 namespace vocabloss::Impl {
 
-/// Compile-time choices: consumer threads of a block, vectors that each takes from a full piece and stream, and blocks
-/// that share a multiprocessor.
-template <int Threads, int Vectors, int Lanes = 1, int Blocks = 1>
+/// Compile-time choices: consumer threads of a row, vectors that each takes from a full piece and stream, blocks that
+/// share a multiprocessor, and groups of consumers in a block, each of which takes a row of its own.
+///
+/// What a warp does once a row takes some 600 instructions, and all of a row's warps do it at about the same time. With
+/// groups a warp has more of a row between, and while one group's row is exchanged another's is summed.
+template <int Threads, int Vectors, int Lanes = 1, int Blocks = 1, int Groups = 1>
 struct ConsumerShape {
   static constexpr int threads = Threads;
   static constexpr int warps = Threads / 32;
@@ -29,6 +32,7 @@ struct ConsumerShape {
   static constexpr int lanes = Lanes;  ///< partial sums a thread
   static constexpr int piece_vectors = Threads * Vectors;
   static constexpr int blocks = Blocks;
+  static constexpr int groups = Groups;  ///< group g of n takes claims g, g + n, ...
   /// Vectors that the algebra sees as one pack; where two blocks share the registers, one.
   static constexpr int vectors_in_pack = Blocks == 1 ? 2 : 1;
   /// Exchange warps, which take turns. A row's exchange, between GPUs above all, may take as long as its sums and
@@ -36,10 +40,14 @@ struct ConsumerShape {
   /// share the registers there are none for a second one.
   static constexpr int exchange_warps = Blocks == 1 ? 2 : 1;
   /// Warps of the block: consumers, then the producer, then exchange warps.
-  static constexpr int producer_warp = warps;
-  static constexpr int exchange_warp = warps + 1;
-  static constexpr int block_threads = Threads + 32 * (1 + exchange_warps);
+  static constexpr int producer_warp = warps * Groups;
+  static constexpr int exchange_warp = producer_warp + 1;
+  static constexpr int block_threads = Threads * Groups + 32 * (1 + exchange_warps);
   static constexpr bool reads_again = false;  ///< see RereadingShape
+
+  /// Of a consumer.
+  __device__ __forceinline__ static int group() { return Groups == 1 ? 0 : threadIdx.x / Threads; }
+  __device__ __forceinline__ static int thread_of_group() { return Groups == 1 ? threadIdx.x : threadIdx.x % Threads; }
 };
 
 /// One block that does what a cluster would do with a row, to the bit: it takes the slices one after the other, and
@@ -90,7 +98,8 @@ struct ClusterLaunch {
 inline constexpr int no_label = -(1 << 30);
 
 inline constexpr int max_slots = 64;
-/// Rows for which the exchange warps have room: a few are on chip, and a backward pass asks for a few ahead.
+/// Rows for which the exchange warps have room: a few are on chip, and a backward pass asks for a few ahead. A warp
+/// that sums its group's next row ahead needs the place of the row before the last no more.
 inline constexpr int rows_in_flight = 8;
 inline constexpr int max_consumer_warps = 16;
 /// Rows whose statistics a pass that streams need not have before it goes on. A consumer that is late with one has
@@ -181,6 +190,9 @@ struct RingCursor {
       slot = 0;
       parity ^= 1;
     }
+  }
+  __device__ __forceinline__ void advance_by(int count, int slots) {
+    for (slot += count; slot >= slots; slot -= slots) parity ^= 1;
   }
   /// `count` positions back, at most once round: a slot that has been waited for, so that its parity does not matter.
   __device__ __forceinline__ RingCursor before(int count, int slots) const {

@@ -30,7 +30,10 @@ inline std::vector<ClusterShape> cluster_candidates(std::int64_t columns, DataTy
     add(choice.shape);
     for (const int width : {1, 2, 4, 8}) {
       for (const int ahead : {0, 1, whole_row}) {
-        add({choice.shape.threads, choice.shape.vectors, choice.shape.blocks, width, ahead});
+        ClusterShape shape = choice.shape;
+        shape.width = width;
+        shape.ahead = ahead;
+        add(shape);
       }
     }
   }

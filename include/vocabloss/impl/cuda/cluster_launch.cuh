@@ -50,7 +50,7 @@ struct ClusterKernel {
     // Producers run ahead by fewer rows than there are claims, or one that waits for a claim might hold up its
     // retirement; and an exchange warp that is two rows behind still finds the claim of the row that is not its own.
     launch.slots = std::min(row.slots, (max_claims - 5) * pieces);
-    launch.ahead = std::clamp(launch.slots - pieces, 0, std::min(shape.ahead, pieces));
+    launch.ahead = std::clamp(launch.slots - Shape::groups * pieces, 0, std::min(shape.ahead, pieces));
     launch.tickets = tickets;
     return launch;
   }
@@ -59,7 +59,7 @@ struct ClusterKernel {
   static void launch(const Loss& loss, const RowCall<float>& call, const ClusterShape& shape, ClusterTickets* tickets,
                      cudaStream_t stream, const RankExchange& ranks, int leftover = 0) {
     ClusterLaunch launch = constants(call, shape, tickets);
-    if (keeps_rows<Loss, Shape>(pass) && launch.slices.pieces > launch.slots) {
+    if (Shape::groups * launch.slices.pieces > launch.slots && (keeps_rows<Loss, Shape>(pass) || Shape::groups > 1)) {
       throw PathRefused("vocabloss: path cluster (" + shape.describe() + "): a row of " + std::to_string(call.columns) +
                         " columns does not fit");
     }
@@ -146,13 +146,15 @@ template <int Streams, class Visitor>
 bool visit_consumer_shape(const ClusterShape& shape, Visitor&& visitor) {
   const auto matches = [&](auto candidate) {
     using Shape = decltype(candidate);
-    if (shape.threads != Shape::threads || shape.vectors != Shape::vectors || shape.blocks != Shape::blocks)
-      return false;
+    const ClusterShape same{Shape::threads, Shape::vectors, Shape::blocks, shape.width, shape.ahead, Shape::groups};
+    if (shape != same) return false;
     visitor(candidate);
     return true;
   };
   if constexpr (Streams == 1) {
-    if (matches(ConsumerShape<256, 4, 1, 2>{})) return true;
+    if (matches(ConsumerShape<256, 4, 1, 2>{}) || matches(ConsumerShape<128, 4, 1, 2, 2>{})) return true;
+  } else {
+    if (matches(ConsumerShape<128, 2, 1, 2, 2>{})) return true;
   }
   return matches(ConsumerShape<512, 2>{}) || matches(ConsumerShape<256, 2, 1, 2>{});
 }

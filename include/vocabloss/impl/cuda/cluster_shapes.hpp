@@ -43,15 +43,25 @@ inline constexpr std::int64_t rows_worth_leftover = 32;
 /// The same for the 30 clusters of four blocks that an H200 holds: a table is made without a device.
 inline constexpr std::int64_t rows_for_all = 30 * rows_worth_leftover;
 
+/// Rows from which two groups of consumers in each of two blocks a multiprocessor are worth having: an H200 then has
+/// two rows for each. Fewer are done sooner where all of a block's consumers take one.
+inline constexpr std::int64_t rows_for_groups = 1024;
+
 /// Evidence, in the comments: ms of forward + backward, 4096 rows of bf16, random normal logits; in one stream label
 /// cross-entropy and log-prob with entropy, in two streams reverse KL and soft cross-entropy, in two rounds JSD; one
 /// NVIDIA H200, 2026-11-28, the last steps before commit dc17269 (8192 columns of one stream 13e77c0); one stream of
 /// 20000 and 151936 columns, and {.., 1} of 200064 of earlier ones; two rounds 2026-11-29, builds on the way
 /// to 38b2593. Two streams beyond 65536 columns, and two rounds of 131072, 2026-11-29, with a launch on the
 /// multiprocessors that {512, 2, 1, 4 or 8} leave over (cluster_launch.cuh): they are then 3 to 8 % faster, to the same
-/// bits (builds on the way to c4a4453, in which two warps of that launch's blocks exchanged, not one). On an H100,
+/// bits (builds on the way to c4a4453, in which two warps of that launch's blocks exchanged, not one). Shapes of two
+/// groups, {.., 2, 2} at their end, and what they are compared with: 2026-11-29, the build after e2bada7. On an H100,
 /// whose memory is slower, not measured with these kernels.
 inline constexpr ClusterChoice one_stream[] = {
+    // 2048: 0.0277, 0.0337 ({256, 4, 2, 1, 2}: 0.0368, 0.0404)
+    // 4096: 0.0291, 0.0336; 6144: 0.0424, 0.0474 ({256, 2, 2, 1, 2}: 0.0364, 0.0388; 0.0509, 0.0568)
+    // 8192: 0.0409, 0.0430; 16384: 0.0736, 0.0742 ({256, 4, 2, 1, 2}: 0.0459, 0.0488; 0.0739, 0.0746)
+    // 12288: 0.0571, 0.0577 ({256, 2, 2, 1, whole_row}: 0.0604, 0.0626)
+    {16384, {128, 4, 2, 1, 2, 2}, rows_for_groups},
     {7168, {256, 2, 2, 1, 2}},            // 4096: 0.0364, 0.0395 ({256, 4, 2, 1, 2}: 0.0462, 0.0513)
     {8192, {256, 4, 2, 1, 2}},            // 0.0447, 0.0494 ({256, 2, 2, 1, 2}: 0.0480, 0.0527)
     {15360, {256, 2, 2, 1, whole_row}},   // 12288: 0.0610, 0.0642 ({256, 4, 2, 1, 2}: 0.0688, 0.0762)
@@ -70,6 +80,10 @@ inline constexpr ClusterChoice one_stream[] = {
     {any_length, {512, 2, 1, 8, 2}},      // not measured
 };
 inline constexpr ClusterChoice two_streams[] = {
+    // 2048: 0.0281, 0.0280; 4096: 0.0351, 0.0362 ({256, 2, 2, 1, 2}: 0.0455, 0.0450; 0.0404, 0.0417)
+    // 6144: 0.0450, 0.0472; but 8192: 0.0601, 0.0621, and 5003: 0.0760, 0.0753, where all rows but each eighth start
+    // within a granule (the same: 0.0621, 0.0645; 0.0568, 0.0598; 0.0698, 0.0718)
+    {7168, {128, 2, 2, 1, 2, 2}, rows_for_groups},
     {8192, {256, 2, 2, 1, 2}},    // 0.0587, 0.0613 ({.., 1}: 0.0622, 0.0678)
     {28672, {256, 2, 2, 1, 1}},   // 16384: 0.1046, 0.1099, 24000: 0.1612, 0.1656 ({512, 2, 1, 1, 2}: 0.1640, 0.1747)
     {28672, {512, 2, 1, 1, 2}},   // what is too long for the one before
@@ -84,6 +98,8 @@ inline constexpr ClusterChoice two_streams[] = {
     {any_length, {512, 2, 1, 8, 1}},            // 262144: 1.6436, 1.6592 ({.., 2}: 1.7088, 1.6968)
 };
 inline constexpr ClusterChoice two_rounds[] = {
+    // 2048: 0.0447, 4096: 0.0592, 8192: 0.0954, 12288: 0.1313 ({256, 2, 2, 1, whole_row}: 0.0742 0.0702 0.1031 0.1399)
+    {12288, {128, 2, 2, 1, whole_row, 2}, rows_for_groups},
     {12288, {256, 2, 2, 1, whole_row}},   // 8192: 0.1044, 12288: 0.1389 ({.., 2} of 12288: 0.1477)
     {20480, {256, 2, 2, 1, 2}},           // 16384: 0.1800, 20000: 0.2336 ({512, 2, 1, 1, whole_row}: 0.1826, 0.3119)
     {24576, {512, 2, 1, 1, whole_row}},   // 24576: 0.2564 ({.., 2}: 0.2750)

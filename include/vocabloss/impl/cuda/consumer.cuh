@@ -16,6 +16,8 @@
 /// A loss of two rounds has two exchanges to wait for, and sums a part ahead at each. Warps never wait for one another:
 /// each leaves its merged state to the exchange warp and goes on.
 ///
+/// Where a block has groups of consumers, rows are dealt to them in turn, and all of this goes on in each.
+///
 /// A pass that keeps no row for a later stage streams: a piece's slot is free once it is summed, so that a row may be
 /// longer than the ring, and one block takes rows of any length.
 
@@ -33,6 +35,8 @@ struct Consumer {
   using Slice = SliceOfRow;
   using Statistics = typename Loss::Statistics;
   static constexpr bool streams_rows = !keeps_rows<Loss, Shape>(pass);
+  static constexpr int groups = Shape::groups;
+  static_assert(groups * streamed_rows_unfinished < rows_in_flight);
   /// Where a thread may have any number of columns of a row.
   static constexpr bool sums_by_pieces = streams_rows && !Shape::reads_again;
   template <int Round>
@@ -64,15 +68,31 @@ struct Consumer {
   };
 
   __device__ __forceinline__ void run_keeping() {
-    const int pieces = ring.launch.slices.pieces;
-    Gathering<0> first;
-    for (int i = 0; gather_row(i, first); ++i) {
+    Gathering<0> first{.cursor = before_first_row()};
+    for (int i = Shape::group(); gather_row(i, first); i += groups) {
       wait_for_statistics(i);
       if constexpr (pass == Pass::forward_backward) {
-        RingCursor gradient = first.cursor.before(pieces + first.pieces, ring.launch.slots);
+        RingCursor gradient = start_of_row_before(first);
         differentiate(i, ring.slice_of(i), gradient);
       }
     }
+  }
+
+  /// Past the other groups' rows, which lie between two of this one's.
+  __device__ __forceinline__ void skip_others(RingCursor& cursor) const {
+    if constexpr (groups > 1) cursor.advance_by((groups - 1) * ring.launch.slices.pieces, ring.launch.slots);
+  }
+  /// Where the group's row before its first one would end.
+  __device__ __forceinline__ RingCursor before_first_row() const {
+    if constexpr (groups == 1) return {};
+    const int back = (groups - 1 - Shape::group()) * ring.launch.slices.pieces;
+    return back == 0 ? RingCursor{} : RingCursor{ring.launch.slots - back, 1};
+  }
+  /// Of the group's row before the one that is being summed.
+  __device__ __forceinline__ RingCursor start_of_row_before(const Gathering<0>& row) const {
+    const int pieces = ring.launch.slices.pieces;
+    const int between = groups > 1 && row.pieces > 0 ? (groups - 1) * pieces : 0;
+    return row.cursor.before(pieces + between + row.pieces, ring.launch.slots);
   }
 
   /// What is left of row i, and then, while its states are on their way, a part of the next. False: there is no row i.
@@ -83,7 +103,7 @@ struct Consumer {
     if constexpr (Loss::rounds == 1) {
 #pragma unroll 1
       for (int part = 0; part < 2; ++part) {
-        const bool exists = gather_until(part ? ahead : pieces, i + part, first);
+        const bool exists = gather_until(part ? ahead : pieces, i + part * groups, first);
         if (part) break;
         if (!exists) return false;
         first.pieces = 0;
@@ -95,13 +115,13 @@ struct Consumer {
 #pragma unroll 1
       for (int part = 0; part < 3; ++part) {
         const int target = part == 0 ? pieces : part == 1 ? ahead_at_first : ahead;
-        const bool exists = gather_until(target, i + (part > 0), first);
+        const bool exists = gather_until(target, part > 0 ? i + groups : i, first);
         if (part == 2) break;
         if (part == 0) {
           if (!exists) return false;
           first.pieces = 0;
         } else {
-          gather_second(i, first.cursor.before(pieces + first.pieces, ring.launch.slots));
+          gather_second(i, start_of_row_before(first));
         }
       }
     }
@@ -109,13 +129,15 @@ struct Consumer {
   }
 
   __device__ __forceinline__ void run_streaming() {
-    RingCursor cursor;
-    for (int i = 0;; ++i) {
+    constexpr int unfinished = groups * streamed_rows_unfinished;
+    RingCursor cursor = before_first_row();
+    for (int i = Shape::group();; i += groups) {
+      skip_others(cursor);
       ring.wait_until_full(cursor);
       const Slice slice = ring.slice_of(i);
       if (!slice.exists()) return;
       gather_streaming<0>(i, i, {}, slice, cursor);
-      if (i >= streamed_rows_unfinished) wait_for_statistics(i - streamed_rows_unfinished);
+      if (i >= unfinished) wait_for_statistics(i - unfinished);
     }
   }
 
@@ -154,10 +176,11 @@ struct Consumer {
 
   /// The exchange warp loads the statistics that were saved of rows that are asked for.
   __device__ __forceinline__ void run_backward() {
-    constexpr int rows_ahead = 3;
-    RingCursor gradient;
-    for (int i = 0; i < rows_ahead; ++i) ask_for_statistics(i);
-    for (int i = 0;; ++i) {
+    constexpr int rows_ahead = 3 * groups;
+    RingCursor gradient = before_first_row();
+    for (int i = Shape::group(); i < rows_ahead; i += groups) ask_for_statistics(i);
+    for (int i = Shape::group();; i += groups) {
+      skip_others(gradient);
       ring.wait_until_full(gradient);
       if (!ring.slice_of(i).exists()) return;
       ask_for_statistics(i + rows_ahead);
@@ -184,9 +207,12 @@ struct Consumer {
   /// left to do where they have been summed before. False: there is no such row.
   __device__ __forceinline__ bool gather_until(int target, int i, Gathering<0>& row) {
     if (target <= row.pieces) return true;
-    ring.wait_until_full(row.cursor);
+    RingCursor start = row.cursor;
+    if (row.pieces == 0) skip_others(start);
+    ring.wait_until_full(start);
     const Slice slice = ring.slice_of(i);
     if (!slice.exists()) return false;
+    row.cursor = start;
     sum<0, true>(row.sums, {}, i, slice, row.pieces, target, row.cursor);
     row.pieces = target;
     if (target == ring.launch.slices.pieces) {

@@ -15,8 +15,8 @@
 
 namespace vocabloss::Impl {
 
-/// Column j of the region becomes what was column j + distance, for the first `vectors` vectors. All consumer threads
-/// take part: what they wrote before is seen, and the result is ordered for the owner of each vector only.
+/// Column j of the region becomes what was column j + distance, for the first `vectors` vectors. All of a group's
+/// threads take part: what they wrote before is seen, and the result is ordered for the owner of each vector only.
 template <class T, class Shape>
 __device__ __noinline__ void shift_columns(std::uint32_t address, int distance, int vectors, int thread) {
   constexpr int columns = vector_columns<T>;
@@ -26,8 +26,9 @@ __device__ __noinline__ void shift_columns(std::uint32_t address, int distance, 
   };
   Vector moved[most];
   T* const region = static_cast<T*>(__cvta_shared_to_generic(address));
+  const int barrier = 1 + Shape::group();
   const int last = (vectors + 1) * columns - 1;
-  synchronise(1, Shape::threads);
+  synchronise(barrier, Shape::threads);
 #pragma unroll
   for (int k = 0; k < most; ++k) {
     const int v = thread + k * Shape::threads;
@@ -36,7 +37,7 @@ __device__ __noinline__ void shift_columns(std::uint32_t address, int distance, 
       for (int j = 0; j < columns; ++j) moved[k].column[j] = region[max(0, min(v * columns + j + distance, last))];
     }
   }
-  synchronise(1, Shape::threads);
+  synchronise(barrier, Shape::threads);
 #pragma unroll
   for (int k = 0; k < most; ++k) {
     const int v = thread + k * Shape::threads;

@@ -39,7 +39,7 @@ struct Producer {
   __device__ void run() {
     constexpr int stages = Shape::reads_again ? Loss::rounds + 1 : 1;
     retires_at = stages * (stages + 1) / 2 * pieces_of_row() - 1 + launch.slots;
-    claimer.begin(pieces_of_row());
+    claimer.begin(steps_of_row());
     if constexpr (Shape::reads_again) {
       load_in_stages();
     } else {
@@ -48,19 +48,26 @@ struct Producer {
   }
 
  private:
+  /// Steps in which the next row is claimed, while this one is loaded. Rows of several groups pass faster than a ticket
+  /// comes: for them it is asked for a row earlier.
+  __device__ __forceinline__ int steps_of_row() const { return Shape::groups > 1 ? 1 : pieces_of_row(); }
   /// In this block, at one stage.
   __device__ __forceinline__ int pieces_of_row() const {
     return Shape::reads_again ? launch.slices.pieces * launch.in_turn : launch.slices.pieces;
   }
 
-  /// After the last row one slot is full without a piece, so that the consumers see the end.
+  /// After the last row the first slot of what would be each group's next is full without a piece, so that the
+  /// consumers see the end.
   __device__ __forceinline__ void load_in_order() {
     int i = 0;
 #pragma unroll 1
     for (; claims.wait_for(i) >= 0; ++i) load_slice(i, rank, i, i, 0, true);
-    wait_for_slot();
-    shared.slice[i % max_claims][0].vectors = shared.slice[i % max_claims][1].vectors = -1;
-    arrive(&shared.full[cursor.slot]);
+    for (int end = i; end < i + Shape::groups; ++end) {
+      wait_for_slot();
+      shared.slice[end % max_claims][0].vectors = shared.slice[end % max_claims][1].vectors = -1;
+      arrive(&shared.full[cursor.slot]);
+      if (Shape::groups > 1) cursor.advance_by(launch.slices.pieces, launch.slots);
+    }
   }
 
   __device__ __forceinline__ void load_in_stages() {
@@ -100,7 +107,7 @@ struct Producer {
     int rest = layout.vectors_in(launch.slices, slice);
 #pragma unroll 1
     for (int p = 0; p < launch.slices.pieces; ++p) {
-      if (newest >= 0) claimer.advance(newest, first + p, pieces_of_row());
+      if (newest >= 0 && (Shape::groups == 1 || p == 0)) claimer.advance(newest, first + p, steps_of_row());
       // Where the copies go is worked out before they may start: nothing but the copies themselves is done between the
       // consumers' signal and the refill.
       const int count = Layout::count(launch.slices, p, rest);

@@ -17,7 +17,8 @@
 /// slots, say. They hand slots and rows to one another by barriers in shared memory; no barrier spans the block. The
 /// ring holds pieces and not rows, so that copies of the next row begin while the gradient of this one is written.
 /// Gradients go to memory from registers: what bounds a kernel of two streams is how soon a slot can be filled again,
-/// and one that a gradient had to leave by would be filled a piece later.
+/// and one that a gradient had to leave by would be filled a piece later. Of short rows a block takes two at once, with
+/// half of its consumers each.
 ///
 /// Where rows are so long that clusters of several blocks leave multiprocessors over, a second launch runs there:
 /// blocks that each do a cluster's work alone, for which a row does not fit and is read again from L2 (RereadingShape).
@@ -81,9 +82,10 @@ __global__ void __launch_bounds__(Shape::block_threads, Shape::blocks)
     ExchangeWarp<Loss, T, pass, Shape, decltype(peers)>{loss, call, launch, peers, claims, shared, rank, turn, lane}
         .run();
   } else {
-    Consumer<Loss, T, pass, Shape>{loss,
-                                   {call, launch, claims, shared, static_cast<int>(threadIdx.x),
-                                    kept_shared_address(ring) + threadIdx.x * 16, kept_shared_address(&shared)}}
+    Consumer<Loss, T, pass, Shape>{
+        loss,
+        {call, launch, claims, shared, Shape::thread_of_group(),
+         kept_shared_address(ring) + Shape::thread_of_group() * 16, kept_shared_address(&shared)}}
         .run();
   }
   // A block must outlive the stores that its peers send it.
