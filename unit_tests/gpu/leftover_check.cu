@@ -85,7 +85,8 @@ void check(const char* name, const char* type, const typename Loss<float>::Optio
   // Whole granules of 16 bytes, as bulk copies move them.
   const auto bytes = (static_cast<std::int64_t>(sizeof(T)) * (layout.rows * stride + layout.offset) + 15) / 16 * 16;
   constexpr int words = sizeof(typename L::Statistics) / sizeof(float);
-  const Buffer x(bytes), t(bytes), mask(layout.rows);
+  const Buffer x(bytes), t(bytes), mask(layout.rows), weights(layout.rows * 4);
+  fill<<<1024, 256>>>(reinterpret_cast<float*>(weights.data), layout.rows, 1, 1, 3);
   fill<<<1024, 256>>>(reinterpret_cast<T*>(x.data) + layout.offset, layout.rows, layout.columns, stride, 1);
   fill<<<1024, 256>>>(reinterpret_cast<T*>(t.data), layout.rows, layout.columns, stride, 2);
   std::vector<std::uint8_t> counts(layout.rows, 1);
@@ -94,24 +95,34 @@ void check(const char* name, const char* type, const typename Loss<float>::Optio
 
   std::printf("%s %s %lld x %d, %s\n", name, type, static_cast<long long>(layout.rows), layout.columns,
               layout.shape.describe().c_str());
-  const L loss(options);
+  auto scaled = options;
+  scaled.logit_scale = 1.25;
+  scaled.temperature = 2.0;
+  const L plain_loss(options), scaled_loss(scaled);
   struct Outputs {
     Buffer gradient, losses, statistics;
   };
   const auto make = [&] { return Outputs{Buffer(bytes), Buffer(layout.rows * 4), Buffer(layout.rows * words * 4)}; };
   const Outputs dealt = make(), shared = make();
-  const auto run = [&](const Outputs& out, ClusterTickets* from, bool in_place, cudaStream_t stream) {
+  enum class Kind { out_of_place, in_place, modified };
+  const auto run = [&](const Outputs& out, ClusterTickets* from, Kind kind, cudaStream_t stream) {
     RowCall<float> call;
     call.rows = layout.rows;
     call.columns = layout.columns;
     call.vocab = layout.columns;
-    call.logits = {reinterpret_cast<T*>(in_place ? out.gradient.data : x.data) + layout.offset, Precision<T>::type,
-                   stride};
+    unsigned char* const logits = kind == Kind::in_place ? out.gradient.data : x.data;
+    call.logits = {reinterpret_cast<T*>(logits) + layout.offset, Precision<T>::type, stride};
     call.teacher = {t.data, Precision<T>::type, stride};
     call.gradient = {reinterpret_cast<T*>(out.gradient.data) + layout.offset, Precision<T>::type, stride};
     call.mask.data = mask.data;
     call.losses[0] = reinterpret_cast<float*>(out.losses.data);
     call.statistics = reinterpret_cast<float*>(out.statistics.data);
+    if (kind == Kind::modified) {
+      call.row_weights.data = call.upstream[0].data = reinterpret_cast<const float*>(weights.data);
+      call.gradient_factor = 0.5f;
+      call.gradient.accumulate = true;
+    }
+    const L& loss = kind == Kind::modified ? scaled_loss : plain_loss;
     Impl::launch_cluster<L, T>(loss, call, Pass::forward_backward, layout.shape, from, stream);
   };
   const auto expect_same = [&](const char* how, const Outputs& out) {
@@ -140,14 +151,20 @@ void check(const char* name, const char* type, const typename Loss<float>::Optio
   };
 
   poison(dealt), poison(shared);
-  run(dealt, nullptr, false, nullptr);
-  run(shared, tickets, false, nullptr);
+  run(dealt, nullptr, Kind::out_of_place, nullptr);
+  run(shared, tickets, Kind::out_of_place, nullptr);
   expect_same("out of place", shared);
 
   start_in_place(dealt), start_in_place(shared);
-  run(dealt, nullptr, true, nullptr);
-  run(shared, tickets, true, nullptr);
+  run(dealt, nullptr, Kind::in_place, nullptr);
+  run(shared, tickets, Kind::in_place, nullptr);
   expect_same("in place", shared);
+
+  // Scales, weights, upstream gradients, and a gradient that is added to what is there.
+  start_in_place(dealt), start_in_place(shared);
+  run(dealt, nullptr, Kind::modified, nullptr);
+  run(shared, tickets, Kind::modified, nullptr);
+  expect_same("modified and accumulated", shared);
 
   // Three launches captured and replayed twice: each begins when both launches of the one before have ended.
   cudaStream_t stream;
@@ -157,12 +174,12 @@ void check(const char* name, const char* type, const typename Loss<float>::Optio
   CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
   for (int i = 0; i < 3; ++i) {
     CUDA(cudaMemsetAsync(shared.gradient.data, 0xff, shared.gradient.bytes, stream));
-    run(shared, tickets, false, stream);
+    run(shared, tickets, Kind::out_of_place, stream);
   }
   CUDA(cudaStreamEndCapture(stream, &graph));
   CUDA(cudaGraphInstantiate(&captured, graph, 0));
   poison(dealt), poison(shared);
-  run(dealt, nullptr, false, stream);
+  run(dealt, nullptr, Kind::out_of_place, stream);
   for (int i = 0; i < 2; ++i) CUDA(cudaGraphLaunch(captured, stream));
   CUDA(cudaStreamSynchronize(stream));
   expect_same("captured", shared);
@@ -175,8 +192,8 @@ void check(const char* name, const char* type, const typename Loss<float>::Optio
   CUDA(cudaStreamCreate(&second));
   poison(shared), poison(other);
   for (int i = 0; i < 3; ++i) {
-    run(shared, tickets, false, stream);
-    run(other, tickets + 1, false, second);
+    run(shared, tickets, Kind::out_of_place, stream);
+    run(other, tickets + 1, Kind::out_of_place, second);
   }
   CUDA(cudaDeviceSynchronize());
   expect_same("beside another stream", shared);

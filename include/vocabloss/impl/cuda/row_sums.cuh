@@ -53,8 +53,9 @@ class PlainRowSums {
   using Word = WordOf<T>;
   static constexpr loss::RoundSums has = Loss::template round_sums<Round>;
   static constexpr bool has_max_t = Loss::streams == 2 && Loss::teacher_is_logits;
-  /// Of 2^a, where a may be as large as 16, the rounding of a is half a millionth.
-  static constexpr float most_of_lane = 0x1p16f;
+  /// Of 2^a, where a may be as large as 16, the rounding of a is half a millionth. An entropy is also the difference
+  /// between a logarithm and a mean that are both about a.
+  static constexpr float most_of_lane = Loss::streams == 1 && has.weighted ? 0x1p8f : 0x1p16f;
 
   __device__ __forceinline__ static loss::PlainSums<float> of_warp(loss::PlainSums<float> sums) {
     sums.x.sum = sum_of_warp(sums.x.sum);
