@@ -2,11 +2,11 @@
 # gpu_tables.sh SWEEP OUT [FAST_LLM]: every figure of one GPU, on a GPU machine, from a built entropy_sweep (SWEEP) and from torch where there
 # is one. Builds nothing. Writes OUT/*.json in entropy_sweep's form and prints the README's tables from them. FAST_LLM: a folder that holds
 # the package fast_llm; Liger is timed where its package is installed. Every case of ours is checked against the double reference.
-# PARTS narrows the run: "ours peaked caps naive few forward types peers peers_few".
+# PARTS narrows the run: "ours short peaked caps naive few forward types peers peers_few".
 set -uo pipefail
 sweep=$1 out=$2 fast_llm=${3:-}
 here=$(cd "$(dirname "$0")" && pwd)
-parts=${PARTS:-ours peaked caps naive few forward types peers peers_few}
+parts=${PARTS:-ours short peaked caps naive few forward types peers peers_few}
 mkdir -p "$out"
 code=0
 
@@ -25,6 +25,7 @@ peers() { # name, options...
 all=reverse_kl,forward_kl,soft_cross_entropy,cross_entropy,z_loss,log_prob_entropy,jsd
 three=reverse_kl,soft_cross_entropy,cross_entropy
 wanted ours && ours cluster --path cluster --loss $all --vocab 8192,16384,32768,50257,50304,65536,131072,262144
+wanted short && ours short --path cluster --loss $all --vocab 1024,2048,4096,5003,6144,12288
 wanted peaked && ours peaked --data peaked --path cluster --loss $all --vocab 8192,32768,50257,65536,131072,262144
 wanted caps && ours caps --path team --loss $three --vocab 32768,65536,131072 --block-cap 1024,2048,4096,8192,16384,32768
 wanted naive && ours naive --path naive --loss $three --vocab 32768,131072 --repeat 5

@@ -123,4 +123,13 @@ double rounded_to(ValueType type, double value) {
   return value;
 }
 
+double nearest_to(ValueType type, double exact, double ours) {
+  const double rounded = rounded_to(type, exact);
+  if (rounded == ours || (type != ValueType::bf16 && type != ValueType::fp16)) return rounded;
+  constexpr double float_error = 1e-6;
+  const bool is_tie =
+      rounded_to(type, exact * (1 - float_error)) == ours || rounded_to(type, exact * (1 + float_error)) == ours;
+  return is_tie ? ours : rounded;
+}
+
 }  // namespace entropy_sweep

@@ -211,10 +211,10 @@ void Runner::check(const Case& one, const Measured& measured, Result& result) {
       worst_loss = std::max(worst_loss, loss_error(measured.losses[output][row], expected[k].losses[output]));
     }
     if (one.pass == Pass::forward) continue;
+    const std::vector<double>& gradient = measured.gradients[options_.dump_grad ? row : k];
     rounded = expected[k].gradient;
-    for (double& value : rounded) value = rounded_to(one.type, value);
-    const std::size_t place = options_.dump_grad ? row : k;
-    worst_gradient = std::max(worst_gradient, gradient_error(measured.gradients[place], rounded));
+    for (std::size_t j = 0; j < rounded.size(); ++j) rounded[j] = nearest_to(one.type, rounded[j], gradient[j]);
+    worst_gradient = std::max(worst_gradient, gradient_error(gradient, rounded));
   }
   result.loss_error = worst_loss;
   if (one.pass != Pass::forward) result.grad_error = worst_gradient;
