@@ -17,12 +17,14 @@ using Impl::ClusterTickets;
 
 /// Shapes that the table does not choose for these rows, so that every width and every number of pieces ahead meets odd
 /// ones.
-std::vector<ClusterShape> other_shapes(int streams) {
+std::vector<ClusterShape> other_shapes(int streams, int rounds) {
   if (streams == 1)
     return {{512, 2, 1, 1, 3},  {512, 2, 1, 2, 64}, {256, 4, 2, 4, 1},    {256, 2, 2, 4, 0},    {512, 2, 1, 8, 2},
             {256, 4, 2, 2, 64}, {256, 2, 2, 2, 1},  {128, 4, 2, 1, 1, 2}, {128, 4, 2, 4, 64, 2}};
-  return {{512, 2, 1, 2, 1},     {512, 2, 1, 4, 0},  {256, 2, 2, 8, 64},  {256, 2, 2, 4, 2},
-          {128, 2, 2, 2, 64, 2}, {512, 2, 1, 1, 64}, {128, 2, 2, 1, 1, 2}};
+  std::vector<ClusterShape> shapes{
+      {512, 2, 1, 2, 1}, {512, 2, 1, 4, 0}, {256, 2, 2, 8, 64}, {256, 2, 2, 4, 2}, {512, 2, 1, 1, 64}};
+  if (rounds == 1) shapes.insert(shapes.end(), {{128, 2, 2, 2, 64, 2}, {128, 2, 2, 1, 1, 2}});
+  return shapes;
 }
 
 struct ClusterProgram {
@@ -65,7 +67,7 @@ struct ClusterProgram {
           tickets);
     }
     if (!other_now) return;
-    const std::vector<ClusterShape> others = other_shapes(facts.streams);
+    const std::vector<ClusterShape> others = other_shapes(facts.streams, facts.rounds);
     const ClusterShape& other = others[now / 2 % others.size()];
     if (other.holds(Impl::vectors_of(problem.columns, problem.type), facts.streams)) {
       in_shape(other, other, now % 3 == 0 ? nullptr : tickets);

@@ -142,7 +142,11 @@ struct ClusterKernel {
 
 /// Calls `visitor` with the compile-time part of a shape; false if no such kernel is compiled. Four vectors a thread
 /// take fewer instructions a column, but those of two streams do not fit the registers.
-template <int Streams, class Visitor>
+///
+/// Groups are for one round of statistics. (Two rounds gain as well, JSD 7 % at 8192 columns to 40 % at 2048, with
+/// right results, but compute-sanitizer's racecheck reports reads of a slot that no wait orders after its copy. Not
+/// explained yet.)
+template <int Streams, int Rounds, class Visitor>
 bool visit_consumer_shape(const ClusterShape& shape, Visitor&& visitor) {
   const auto matches = [&](auto candidate) {
     using Shape = decltype(candidate);
@@ -152,9 +156,10 @@ bool visit_consumer_shape(const ClusterShape& shape, Visitor&& visitor) {
     return true;
   };
   if constexpr (Streams == 1) {
-    if (matches(ConsumerShape<256, 4, 1, 2>{}) || matches(ConsumerShape<128, 4, 1, 2, 2>{})) return true;
-  } else {
-    if (matches(ConsumerShape<128, 2, 1, 2, 2>{})) return true;
+    if (matches(ConsumerShape<256, 4, 1, 2>{})) return true;
+  }
+  if constexpr (Rounds == 1) {
+    if (matches(ConsumerShape < 128, Streams == 1 ? 4 : 2, 1, 2, 2 > {})) return true;
   }
   return matches(ConsumerShape<512, 2>{}) || matches(ConsumerShape<256, 2, 1, 2>{});
 }
@@ -167,7 +172,7 @@ inline void cluster_initialise(ClusterTickets* tickets, cudaStream_t stream) {
 template <class Loss, class Logit, Pass pass, class RankExchange>
 void launch_cluster_of_shape(const Loss& loss, const RowCall<float>& call, const ClusterShape& shape,
                              ClusterTickets* tickets, cudaStream_t stream, const RankExchange& ranks) {
-  const bool known = visit_consumer_shape<Loss::streams>(shape, [&](auto candidate) {
+  const bool known = visit_consumer_shape<Loss::streams, Loss::rounds>(shape, [&](auto candidate) {
     using Shape = decltype(candidate);
     ClusterKernel<Loss, Logit, pass, Shape, RankExchange>::launch(loss, call, shape, tickets, stream, ranks);
   });

@@ -73,7 +73,7 @@ struct ClusterPath {
  private:
   /// Of a shape that was asked for: whether it is compiled and holds the row.
   static std::string shape_refusal(const ClusterProblem& problem, const ClusterShape& shape) {
-    if (!visit_consumer_shape<Loss::streams>(shape, [](auto) {})) {
+    if (!visit_consumer_shape<Loss::streams, Loss::rounds>(shape, [](auto) {})) {
       return "path cluster has no kernel of shape " + shape.describe() + ": leave the variant to the plan";
     }
     if (shape.holds(vectors_of(problem.columns, problem.logits), problem.streams)) return "";

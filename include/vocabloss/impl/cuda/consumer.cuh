@@ -36,6 +36,7 @@ struct Consumer {
   using Statistics = typename Loss::Statistics;
   static constexpr bool streams_rows = !keeps_rows<Loss, Shape>(pass);
   static constexpr int groups = Shape::groups;
+  static_assert(groups == 1 || Loss::rounds == 1);
   static_assert(groups * streamed_rows_unfinished < rows_in_flight);
   /// Where a thread may have any number of columns of a row.
   static constexpr bool sums_by_pieces = streams_rows && !Shape::reads_again;
@@ -115,7 +116,7 @@ struct Consumer {
 #pragma unroll 1
       for (int part = 0; part < 3; ++part) {
         const int target = part == 0 ? pieces : part == 1 ? ahead_at_first : ahead;
-        const bool exists = gather_until(target, part > 0 ? i + groups : i, first);
+        const bool exists = gather_until(target, i + (part > 0), first);
         if (part == 2) break;
         if (part == 0) {
           if (!exists) return false;
