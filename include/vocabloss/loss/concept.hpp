@@ -63,6 +63,9 @@ namespace vocabloss::loss {
 /// What a round of statistics has: maxima and softmax sums of the streams, a weighted sum.
 struct RoundSums {
   bool maxima, weighted;
+  /// A lane's sum is relative to a reference that its columns may exceed; from here on it is summed again. Of 2^a,
+  /// where a may be as large as 16, the rounding of a is half a millionth.
+  float most_of_lane = 0x1p16f;
 };
 
 template <class L>

@@ -85,7 +85,8 @@ struct EntropyLoss {
     }
   }
   template <int Round>
-  static constexpr RoundSums round_sums{.maxima = true, .weighted = true};
+  /// An entropy is also the difference between a logarithm and a mean that are both about a.
+  static constexpr RoundSums round_sums{.maxima = true, .weighted = true, .most_of_lane = 0x1p8f};
 
   template <int Round>
   KOKKOS_INLINE_FUNCTION void raise_plainly(PlainSums<Real>& sums, Real max_x, Real) const {

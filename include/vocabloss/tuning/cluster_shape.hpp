@@ -9,6 +9,7 @@
 
 #include <vocabloss/error.hpp>
 
+#include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <string>
@@ -82,19 +83,14 @@ struct ClusterShape {
   /// From what `describe` says. \throws InvalidArgument  with the text and the form it should have
   static ClusterShape parse(const std::string& text) {
     ClusterShape shape;
-    int end = 0;
-    const char* const begin = text.c_str();
-    std::sscanf(begin, "width=%d ahead=%d threads=%d vectors=%d blocks=%d%n", &shape.width, &shape.ahead,
-                &shape.threads, &shape.vectors, &shape.blocks, &end);
-    if (end > 0 && begin[end] != '\0') {
-      const int before = end;
-      end = 0;
-      std::sscanf(begin + before, " groups=%d%n", &shape.groups, &end);
-      if (end > 0) end += before;
-    }
+    int without_groups = 0, with_groups = 0;  // characters read
+    std::sscanf(text.c_str(), "width=%d ahead=%d threads=%d vectors=%d blocks=%d%n groups=%d%n", &shape.width,
+                &shape.ahead, &shape.threads, &shape.vectors, &shape.blocks, &without_groups, &shape.groups,
+                &with_groups);
+    const auto end = static_cast<std::size_t>(with_groups > 0 ? with_groups : without_groups);
     const bool is_width = shape.width == 1 || shape.width == 2 || shape.width == 4 || shape.width == 8;
     const bool are_counts = shape.threads > 0 && shape.vectors > 0 && shape.blocks > 0 && shape.groups > 0;
-    Impl::expects(end > 0 && begin[end] == '\0' && is_width && are_counts && shape.ahead >= 0, [&] {
+    Impl::expects(end > 0 && end == text.size() && is_width && are_counts && shape.ahead >= 0, [&] {
       return "variant of path cluster is \"" + text + "\": it must read like \"" + ClusterShape{}.describe() +
              "\", with a width of 1, 2, 4 or 8 and 0 or more pieces ahead; \" groups=2\" follows if a block takes two "
              "rows at once";

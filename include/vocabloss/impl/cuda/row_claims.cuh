@@ -56,8 +56,8 @@ struct RowClaims {
   }
 };
 
-/// The writing end: the producer of every block. `is_beside`: of a launch beside another, which deals
-/// rows (RereadingShape).
+/// The writing end: the producer of every block. `is_beside`: of a launch beside another, which deals rows
+/// (RereadingShape).
 template <bool is_beside>
 struct RowClaimer {
   ClaimRing& ring;

@@ -53,9 +53,6 @@ class PlainRowSums {
   using Word = WordOf<T>;
   static constexpr loss::RoundSums has = Loss::template round_sums<Round>;
   static constexpr bool has_max_t = Loss::streams == 2 && Loss::teacher_is_logits;
-  /// Of 2^a, where a may be as large as 16, the rounding of a is half a millionth. An entropy is also the difference
-  /// between a logarithm and a mean that are both about a.
-  static constexpr float most_of_lane = Loss::streams == 1 && has.weighted ? 0x1p8f : 0x1p16f;
 
   __device__ __forceinline__ static loss::PlainSums<float> of_warp(loss::PlainSums<float> sums) {
     sums.x.sum = sum_of_warp(sums.x.sum);
@@ -82,11 +79,11 @@ class PlainRowSums {
     bool is_small = true;
     if constexpr (has.maxima) {
       all.x.sum = quotient(all.x.sum, sums_.x.sum);
-      is_small = sums_.x.sum < most_of_lane;
+      is_small = sums_.x.sum < has.most_of_lane;
     }
     if constexpr (has.maxima && has_max_t) {
       all.t.sum = quotient(all.t.sum, sums_.t.sum);
-      is_small = is_small && sums_.t.sum < most_of_lane;
+      is_small = is_small && sums_.t.sum < has.most_of_lane;
     }
     return bool(int(is_small) & int(loss.template is_good<Round>(all, known, low())));  // no branch
   }
