@@ -85,6 +85,7 @@ struct ClusterLaunch {
   int in_turn;       ///< slices that a block takes of a row, one after the other; more than 1 in a RereadingShape
   int ahead;         ///< pieces of the next row that are summed before the gradient of this one
   int slots;         ///< of the ring
+  int is_uneven;     ///< not 0: rows have a tail, or begin or end within a vector
   int region_bytes;  ///< a slot's part for one stream
   int slot_bytes;
   ClusterTickets* tickets;   ///< null: rows are dealt round robin

@@ -39,12 +39,15 @@ struct ClusterKernel {
 
   static ClusterLaunch constants(const RowCall<float>& call, const ClusterShape& shape, ClusterTickets* tickets) {
     ClusterLaunch launch{};
-    const int vectors = most_vectors<vector_columns<T>>(call.columns, is_aligned(call.logits, call.rows));
+    const bool are_aligned = is_aligned(call.logits, call.rows);
+    const int vectors = most_vectors<vector_columns<T>>(call.columns, are_aligned);
     launch.width = shape.width;
     launch.in_turn = 1;
     const ClusterCut row = shape.cut(vectors, Loss::streams, dynamic_bytes - control_bytes);
     const int pieces = static_cast<int>(row.pieces);
     launch.slices = {static_cast<int>(row.slice_vectors), pieces};
+    launch.is_uneven =
+        row.slot_vectors > shape.piece_vectors() || !are_aligned || call.columns % vector_columns<T> != 0;
     launch.region_bytes = ClusterShape::region_bytes(row.slot_vectors);
     launch.slot_bytes = Loss::streams * launch.region_bytes;
     // Producers run ahead by fewer rows than there are claims, or one that waits for a claim might hold up its

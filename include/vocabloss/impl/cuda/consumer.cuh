@@ -45,7 +45,7 @@ struct Consumer {
                                   ExactRowSums<Loss, T, Shape, Round>>;
 
   const Loss& loss;
-  const Ring ring;
+  Ring ring;
 
   __device__ void run() {
     if constexpr (pass == Pass::backward) {
@@ -71,6 +71,7 @@ struct Consumer {
   __device__ __forceinline__ void run_keeping() {
     Gathering<0> first{.cursor = before_first_row()};
     for (int i = Shape::group(); gather_row(i, first); i += groups) {
+      ring.turn_to(i);
       wait_for_statistics(i);
       if constexpr (pass == Pass::forward_backward) {
         RingCursor gradient = start_of_row_before(first);
@@ -134,6 +135,7 @@ struct Consumer {
     RingCursor cursor = before_first_row();
     for (int i = Shape::group();; i += groups) {
       skip_others(cursor);
+      ring.turn_to(i);
       ring.wait_until_full(cursor);
       const Slice slice = ring.slice_of(i);
       if (!slice.exists()) return;
@@ -182,11 +184,13 @@ struct Consumer {
     for (int i = Shape::group(); i < rows_ahead; i += groups) ask_for_statistics(i);
     for (int i = Shape::group();; i += groups) {
       skip_others(gradient);
+      ring.turn_to(i);
       ring.wait_until_full(gradient);
-      if (!ring.slice_of(i).exists()) return;
+      const Slice slice = ring.slice_of(i);
+      if (!slice.exists()) return;
       ask_for_statistics(i + rows_ahead);
       wait_for_statistics(i);
-      differentiate(i, ring.slice_of(i), gradient);
+      differentiate(i, slice, gradient);
     }
   }
   __device__ __forceinline__ void ask_for_statistics(int i) const {
@@ -210,6 +214,7 @@ struct Consumer {
     if (target <= row.pieces) return true;
     RingCursor start = row.cursor;
     if (row.pieces == 0) skip_others(start);
+    ring.turn_to(i);
     ring.wait_until_full(start);
     const Slice slice = ring.slice_of(i);
     if (!slice.exists()) return false;
@@ -225,6 +230,7 @@ struct Consumer {
 
   /// The second round, with the statistics of the first.
   __device__ __forceinline__ void gather_second(int i, RingCursor cursor) {
+    ring.turn_to(i);
     wait_for_first_round(i);
     const Statistics& known = ring.shared.posted[RowSlot(i).index].statistics;
     const Slice slice = ring.slice_of(i);

@@ -30,8 +30,8 @@ struct ConsumerRing {
   const ClusterLaunch& launch;
   const RowClaims claims;
   ClusterShared<Loss>& shared;
-  const int thread;
-  const std::uint32_t slots_address;  ///< of this thread's first vector in slot 0
+  int thread;                   ///< among the row's: see turn_to
+  std::uint32_t slots_address;  ///< of this thread's first vector in slot 0
   const std::uint32_t shared_base;
 
   // ---- slots --------------------------------------------------------------------------------------------------------
@@ -62,6 +62,18 @@ struct ConsumerRing {
 
   /// Once the row's first slot has been waited for.
   __device__ __forceinline__ Slice slice_of(int i) const { return shared.slice[i % max_claims][thread < 32 ? 0 : 1]; }
+
+  /// Takes this warp's place among those of row i. In uneven rows some places have more to do than others: the first
+  /// has what is odd at the row's beginning, a few have the tail. Were those the same warps in every row, the others
+  /// would wait for them; so each warp takes each place in turn. Sums are left by place: bits do not depend on i.
+  __device__ __forceinline__ void turn_to(int i) {
+    static_assert((Shape::warps & (Shape::warps - 1)) == 0);
+    if (launch.is_uneven == 0) return;
+    const int turn = i / Shape::groups * 5 & (Shape::warps - 1);
+    const int place = Shape::thread_of_group() ^ turn * 32;
+    slots_address += (place - thread) * 16;
+    thread = place;
+  }
 
   /// Calls `visit(is_ordinary, at, p, is_last)` for the pieces from `p` up to `end`. The one after the last is the
   /// tail, in the slot of the last, for the warps that have a part of it. `is_ordinary` is a type; `is_last`: no other
