@@ -84,8 +84,8 @@ struct EntropyLoss {
       }
     }
   }
-  template <int Round>
   /// An entropy is also the difference between a logarithm and a mean that are both about a.
+  template <int Round>
   static constexpr RoundSums round_sums{.maxima = true, .weighted = true, .most_of_lane = 0x1p8f};
 
   template <int Round>
@@ -142,7 +142,7 @@ struct EntropyLoss {
   template <int Round>
   KOKKOS_INLINE_FUNCTION void finish(Statistics& statistics, const State<Round>& state) const {
     const Real excess = state.x.excess();
-    statistics = {state.x.maximum, excess, state.weighted_sum.value() / (Real(1) + excess), state.label_logit};
+    statistics = {state.x.maximum, excess, quotient(state.weighted_sum.value(), Real(1) + excess), state.label_logit};
   }
   KOKKOS_INLINE_FUNCTION Real value(const Statistics& statistics, int output) const {
     const Real log_sum = log1p_exactly(statistics.excess);
@@ -156,13 +156,13 @@ struct EntropyLoss {
     const RelativeLine<Real> line(statistics.maximum, scale_log2);
     const Real mean = statistics.mean_log2 + line.residual;
     return {statistics.maximum,
-            -of_label / sum,
-            -of_entropy / sum,
+            quotient(-of_label, sum),
+            quotient(-of_entropy, sum),
             statistics.mean_log2,
             statistics.excess,
             line.offset,
-            line.is_usable() ? -of_entropy / sum * line.back() : not_a_number<Real>(),
-            (of_entropy * mean - of_label) / sum * line.back()};
+            line.is_usable() ? quotient(-of_entropy, sum) * line.back() : not_a_number<Real>(),
+            quotient(of_entropy * mean - of_label, sum) * line.back()};
   }
 
   /// Minus infinity: no probability, and an infinite logarithm.

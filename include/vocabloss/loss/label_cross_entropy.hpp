@@ -123,7 +123,7 @@ struct LabelLoss {
   }
   KOKKOS_INLINE_FUNCTION GradientRow gradient_row(const Statistics& statistics, const Row<Real>& row) const {
     const Real upstream = Real(sign) * row.upstream[0] * scale;
-    const Real factor = upstream / (Real(1) + statistics.excess);
+    const Real factor = quotient(upstream, Real(1) + statistics.excess);
     const RelativeLine<Real> line(statistics.maximum, scale_log2);
     return {statistics.maximum, factor, statistics.excess, line.offset,
             line.is_usable() ? factor * line.back() : not_a_number<Real>()};

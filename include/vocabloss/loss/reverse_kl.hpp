@@ -48,7 +48,7 @@ struct ReverseKl : TwoSoftmaxLoss<RealType, ReverseKlTerm> {
   KOKKOS_INLINE_FUNCTION GradientRow gradient_row(const Statistics& statistics, const Row<Real>& row) const {
     // d_j - loss: the logarithms of the two sums cancel, which leaves (a - b) - w / sum_x.
     const bool infinite = !(statistics.mean_log2() <= -empty_maximum<Real>());
-    const Real factor = row.upstream[0] * scale.x * Real(log_of_2) / (Real(1) + statistics.excess_x);
+    const Real factor = quotient(row.upstream[0] * scale.x * Real(log_of_2), Real(1) + statistics.excess_x);
     const RelativeLine<Real> line_x(statistics.max_x, scale.x_log2), line_t(statistics.max_t, scale.t_log2);
     // The mean at the maximum joins the teacher's offset. What that rounds off joins the rest, so that the terms of a
     // column that is almost all of p still cancel.

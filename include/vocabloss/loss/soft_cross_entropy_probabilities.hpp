@@ -135,7 +135,7 @@ struct SoftCrossEntropyProbabilities {
     return statistics.target_sum * log1p_exactly(statistics.excess) - statistics.weighted_sum * Real(log_of_2);
   }
   KOKKOS_INLINE_FUNCTION GradientRow gradient_row(const Statistics& statistics, const Row<Real>& row) const {
-    const Real factor = row.upstream[0] * scale / (Real(1) + statistics.excess);
+    const Real factor = quotient(row.upstream[0] * scale, Real(1) + statistics.excess);
     const RelativeLine<Real> line(statistics.maximum, scale_log2);
     return {statistics.maximum,
             statistics.target_sum,

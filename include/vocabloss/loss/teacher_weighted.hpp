@@ -75,11 +75,11 @@ struct TeacherWeightedLoss : TwoSoftmaxLoss<RealType, Term> {
             statistics.max_t,
             statistics.excess_x,
             statistics.excess_t,
-            upstream / sums,
+            quotient(upstream, sums),
             line_x.offset,
             line_t.offset,
-            usable ? upstream / (Real(1) + statistics.excess_x) * line_x.back() : not_a_number<Real>(),
-            upstream / (Real(1) + statistics.excess_t) * line_t.back()};
+            usable ? quotient(upstream, Real(1) + statistics.excess_x) * line_x.back() : not_a_number<Real>(),
+            quotient(upstream, Real(1) + statistics.excess_t) * line_t.back()};
   }
 
   static constexpr bool plain_gradient_may_be_nan = false;

@@ -173,7 +173,7 @@ struct TwoSoftmaxLoss {
     const Real sum = Real(1) + weights.excess();
     const Real at = state.weighted_sum.at.value();
     const Real below = state.weighted_sum.below.value();
-    Real at_maximum = (at + below) / sum, rest = Real(0);
+    Real at_maximum = quotient(at + below, sum), rest = Real(0);
     // Unless that is infinite, or nothing was kept apart. (Rows wait for this, and 0 / 0 takes a GPU long.)
     if (at_maximum - at_maximum == Real(0) && weights.at.value() != Real(0)) {
       at_maximum = at / weights.at.value();

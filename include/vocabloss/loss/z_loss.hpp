@@ -109,7 +109,8 @@ struct ZLoss {
     return lse * lse;
   }
   KOKKOS_INLINE_FUNCTION GradientRow gradient_row(const Statistics& statistics, const Row<Real>& row) const {
-    const Real factor = row.upstream[0] * Real(2) * scale * log_sum_exp(statistics) / (Real(1) + statistics.excess);
+    const Real factor =
+        quotient(row.upstream[0] * Real(2) * scale * log_sum_exp(statistics), Real(1) + statistics.excess);
     const RelativeLine<Real> line(statistics.maximum, scale_log2);
     return {statistics.maximum, factor, line.offset, line.is_usable() ? factor * line.back() : not_a_number<Real>()};
   }

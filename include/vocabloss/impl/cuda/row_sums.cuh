@@ -60,12 +60,6 @@ class PlainRowSums {
     if constexpr (has.weighted) sums.weighted = sum_of_warp(sums.weighted);
     return sums;
   }
-  /// In two instructions; infinite where b is next to nothing.
-  __device__ __forceinline__ static float quotient(float a, float b) {
-    float result;
-    asm("div.approx.ftz.f32 %0, %1, %2;" : "=f"(result) : "f"(a), "f"(b));
-    return result;
-  }
   __device__ __forceinline__ static float low() {
     float columns[Word::columns];
     Word::widen(Word::low, columns);
@@ -78,11 +72,11 @@ class PlainRowSums {
                                                const Statistics& known) const {
     bool is_small = true;
     if constexpr (has.maxima) {
-      all.x.sum = quotient(all.x.sum, sums_.x.sum);
+      all.x.sum = loss::quotient(all.x.sum, sums_.x.sum);
       is_small = sums_.x.sum < has.most_of_lane;
     }
     if constexpr (has.maxima && has_max_t) {
-      all.t.sum = quotient(all.t.sum, sums_.t.sum);
+      all.t.sum = loss::quotient(all.t.sum, sums_.t.sum);
       is_small = is_small && sums_.t.sum < has.most_of_lane;
     }
     return bool(int(is_small) & int(loss.template is_good<Round>(all, known, low())));  // no branch
