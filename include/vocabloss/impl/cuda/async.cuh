@@ -153,6 +153,11 @@ __device__ __forceinline__ void let_next_launch_begin() {
 /// Until the launch before this one has ended, and what it wrote is visible.
 __device__ __forceinline__ void wait_for_launch_before() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
 
+/// Brings what lies around an address from memory into L2.
+__device__ __forceinline__ void prefetch_to_l2(const void* address) {
+  asm volatile("prefetch.global.L2 [%0];" ::"l"(address));
+}
+
 // ---- the cluster ----------------------------------------------------------------------------------------------------
 
 __device__ __forceinline__ int rank_in_cluster() {

@@ -33,8 +33,7 @@ struct ClusterKernel {
   using Attributes = std::array<cudaLaunchAttribute, 2>;
 
   static constexpr int dynamic_bytes = cluster_shared_bytes(Shape::blocks);
-  static constexpr int control_bytes =
-      sizeof(ClusterShared<Loss>) + Shape::exchange_warps * RankExchange::template shared_bytes<Loss>;
+  static constexpr int control_bytes = sizeof(ClusterShared<Loss>);
   static_assert(control_bytes <= cluster_control_bytes, "the loss has too large a state");
 
   static ClusterLaunch constants(const RowCall<float>& call, const ClusterShape& shape, ClusterTickets* tickets) {

@@ -38,7 +38,8 @@ struct alignas(128) PeerControl {
   unsigned int lost;  ///< a rank has given up
 };
 
-/// Words from one state to the next, where states of any round lie side by side.
+/// Words from one state to the next, where states of any round lie side by side: an even number, since two are loaded
+/// at once.
 template <class Loss>
 constexpr int words_between_states() {
   using First = WordsOf<typename Loss::template State<0>>;
@@ -47,12 +48,12 @@ constexpr int words_between_states() {
     First first;
     Last last;
   };
-  return static_cast<int>(sizeof(Either) / sizeof(float));
+  return static_cast<int>((sizeof(Either) / sizeof(float) + 1) / 2 * 2);
 }
 template <class Loss>
 inline constexpr int peer_words = words_between_states<Loss>();
 
-/// States that one warp merges.
+/// States that one warp merges, a lane each.
 inline constexpr int max_peer_states = 32;
 
 /// Bytes of a window for launches of at most `rows` rows and clusters of `width` blocks.
@@ -69,10 +70,10 @@ __device__ __forceinline__ void store_for_peers(std::uint64_t* word, std::uint64
 __device__ __forceinline__ void store_for_peers(unsigned int* word, unsigned int value) {
   asm volatile("st.relaxed.sys.global.u32 [%0], %1;" ::"l"(word), "r"(value) : "memory");
 }
-__device__ __forceinline__ std::uint64_t load_from_peers(const std::uint64_t* word) {
-  std::uint64_t value;
-  asm volatile("ld.relaxed.sys.global.u64 %0, [%1];" : "=l"(value) : "l"(word) : "memory");
-  return value;
+/// Two words side by side, each loaded as a whole.
+__device__ __forceinline__ void load_from_peers(const std::uint64_t* words, std::uint64_t& first,
+                                                std::uint64_t& second) {
+  asm volatile("ld.relaxed.sys.global.v2.u64 {%0, %1}, [%2];" : "=l"(first), "=l"(second) : "l"(words) : "memory");
 }
 __device__ __forceinline__ unsigned int load_from_peers(const unsigned int* word) {
   unsigned int value;
@@ -86,9 +87,6 @@ class PeerSession;
 /// What a launch is told of the other ranks; goes to the kernel as it is.
 struct PeerExchange {
   static constexpr bool clusters_meet = true;
-  /// For one exchange warp: the states of a row from all blocks of all ranks, side by side.
-  template <class Loss>
-  static constexpr int shared_bytes = max_peer_states* peer_words<Loss>* static_cast<int>(sizeof(float));
 
   unsigned char* window[max_peer_ranks];  ///< of each rank, as this GPU reaches it
   int rank, ranks;
@@ -101,30 +99,40 @@ struct PeerExchange {
     return reinterpret_cast<PeerControl*>(window[peer]);
   }
   template <class Loss>
-  __device__ __forceinline__ PeerSession<Loss> open(unsigned char* shared, int width, int block) const;
+  __device__ __forceinline__ PeerSession<Loss> open(int width, int block) const;
 };
 
-/// One launch's use of the windows by one warp of a block.
+/// One launch's use of the windows by one warp of a block. Lane i merges the state of block i of all ranks' blocks: it
+/// looks for that state's words itself, so that from their arrival to the merge little is left to do.
 template <class Loss>
 class PeerSession {
  public:
-  __device__ __forceinline__ PeerSession(const PeerExchange& exchange, unsigned char* shared, int width, int block)
+  __device__ __forceinline__ PeerSession(const PeerExchange& exchange, int width, int block)
       : peers_(exchange),
-        states_(reinterpret_cast<float*>(shared)),
-        states_count_(exchange.ranks * width),
+        words_of_row_(exchange.ranks * width * words),
         launch_(load_from_peers(&exchange.tickets->launches) + 1),
         is_lost_(load_from_peers(&exchange.control_of(exchange.rank)->lost) != 0) {
-    const std::int64_t half = (launch_ & 1) * Loss::rounds * exchange.rows * states_count_ * words;
+    const std::int64_t half = (launch_ & 1) * Loss::rounds * exchange.rows * words_of_row_;
     const auto words_of_rank = [&](int rank) {
       return reinterpret_cast<std::uint64_t*>(exchange.window[rank] + sizeof(PeerControl)) + half;
     };
-    received_ = words_of_rank(exchange.rank);
+    while (lanes_ < exchange.ranks * width) lanes_ *= 2;
+    const int place = lane_of_warp() & (lanes_ - 1);
+    own_block_ = place - exchange.rank * width;
+    const bool is_of_others = place < exchange.ranks * width && (own_block_ < 0 || own_block_ >= width);
+    received_ = is_of_others ? words_of_rank(exchange.rank) + place * words : nullptr;
 #pragma unroll
     for (int k = 0; k < sent_by_lane; ++k) {
       const int peer = (lane_of_warp() + 32 * k) / words;
       const bool is_sent = peer < exchange.ranks && peer != exchange.rank;
       sent_[k] = is_sent ? words_of_rank(peer) + (exchange.rank * width + block) * words + word_of_lane(k) : nullptr;
     }
+  }
+
+  /// Before a row is sent. Its place in the window was used two launches ago and lies in memory by now: the first look
+  /// at it would take as long as the words take to come.
+  __device__ __forceinline__ void expect(std::int64_t row) const {
+    if (received_) prefetch_to_l2(received_ + first_word<0>(row));
   }
 
   /// All ranks have clusters of the same width, and at most max_peer_states blocks that hold a part of a row.
@@ -148,21 +156,18 @@ class PeerSession {
   template <int Round, class State, class Meanwhile>
   __device__ __forceinline__ State merge(const Loss& loss, const State& state, const ClusterStates<State>& cluster,
                                          std::int64_t row, Meanwhile&& meanwhile) {
-    if (!is_lost_) receive<words_of<State>>(first_word<Round>(row), cluster.width, meanwhile);
+    WordsOf<State> from_others{};
+    if (!is_lost_) receive(from_others, first_word<Round>(row), meanwhile);
     cluster.wait();
     if (is_lost_) give_up();
-    __syncwarp();
-    int lanes = 2;
-    while (lanes < states_count_) lanes *= 2;
-    const int place = lane_of_warp() & (lanes - 1);
     State part = Loss::template identity<Round, 1>();
-    if (place / cluster.width == peers_.rank) {
-      part = cluster.from(place % cluster.width, state);
-    } else if (place < states_count_) {
-      part = from_words(*reinterpret_cast<const WordsOf<State>*>(states_ + place * words));
+    if (received_) {
+      part = from_words(from_others);
+    } else if (own_block_ >= 0 && own_block_ < cluster.width) {
+      part = cluster.from(own_block_, state);
     }
     __syncwarp();
-    return merge_states<Round>(loss, part, lanes);
+    return merge_states<Round>(loss, part, lanes_);
   }
 
   __device__ __forceinline__ bool is_lost() const { return is_lost_; }
@@ -177,43 +182,33 @@ class PeerSession {
   /// Of a row's states, in this launch's half of a window.
   template <int Round>
   __device__ __forceinline__ std::int64_t first_word(std::int64_t row) const {
-    return (Round * peers_.rows + row) * (states_count_ * words);
+    return (Round * peers_.rows + row) * words_of_row_;
   }
 
-  /// The other ranks' words; this rank's come from the cluster. A load takes most of a microsecond, so several are
-  /// under way at once.
-  template <int words_of_state, class Meanwhile>
-  __device__ __forceinline__ void receive(std::int64_t first, int width, Meanwhile&& meanwhile) {
-    constexpr int at_once = 4;
-    const std::uint64_t* window = received_ + first;
-    const int lane = lane_of_warp(), count = states_count_ * words;
-    const int own = peers_.rank * width * words, own_end = own + width * words;
-    const auto is_expected = [&](int i) {
-      return i < count && (i < own || i >= own_end) && (words_of_state == words || i % words < words_of_state);
-    };
-    for (int begin = lane; begin - lane < count; begin += 32 * at_once) {
-      std::uint64_t word[at_once], since = 0;
-      for (unsigned int tries = 1;; ++tries) {
+  /// The words of this lane's state, unless it comes from this rank's cluster. A load takes most of a microsecond, so
+  /// all are under way at once.
+  template <class Words, class Meanwhile>
+  __device__ __forceinline__ void receive(Words& state, std::int64_t first, Meanwhile&& meanwhile) {
+    constexpr int count = sizeof(Words) / sizeof(float);
+    std::uint64_t since = 0;
+    for (unsigned int tries = 1;; ++tries) {
+      bool have_come = true;
+      if (received_) {
+        std::uint64_t word[count + 1];
 #pragma unroll
-        for (int k = 0; k < at_once; ++k) {
-          if (is_expected(begin + 32 * k)) word[k] = load_from_peers(window + begin + 32 * k);
-        }
-        bool have_come = true;
+        for (int w = 0; w < count; w += 2) load_from_peers(received_ + first + w, word[w], word[w + 1]);
 #pragma unroll
-        for (int k = 0; k < at_once; ++k) {
-          if (is_expected(begin + 32 * k)) have_come &= static_cast<unsigned int>(word[k] >> 32) == launch_;
+        for (int w = 0; w < count; ++w) {
+          have_come &= static_cast<unsigned int>(word[w] >> 32) == launch_;
+          state.word[w] = __uint_as_float(static_cast<unsigned int>(word[w]));
         }
-        if (__all_sync(0xffffffffu, have_come)) break;
-        if (tries % 64 == 0 && is_too_late(since)) {
-          is_lost_ = true;
-          return;
-        }
-        meanwhile();
       }
-#pragma unroll
-      for (int k = 0; k < at_once; ++k) {
-        if (is_expected(begin + 32 * k)) states_[begin + 32 * k] = __uint_as_float(static_cast<unsigned int>(word[k]));
+      if (__all_sync(0xffffffffu, have_come)) return;
+      if (tries % 64 == 0 && is_too_late(since)) {
+        is_lost_ = true;
+        return;
       }
+      meanwhile();
     }
   }
 
@@ -233,17 +228,18 @@ class PeerSession {
   }
 
   const PeerExchange& peers_;
-  float* states_;                      ///< of a row from the other ranks, side by side, `words` each
-  const int states_count_;             ///< from all ranks
+  const int words_of_row_;             ///< in a window
   unsigned int launch_;                ///< its number, never 0
-  const std::uint64_t* received_;      ///< this launch's half of the own window
+  int lanes_ = 2;                      ///< a power of two: so many hold all states, and the others the same again
+  int own_block_;                      ///< of this rank's cluster, whose state this lane merges, if it is one
+  const std::uint64_t* received_;      ///< where this lane's state of row 0 comes, if it is another rank's, or null
   std::uint64_t* sent_[sent_by_lane];  ///< where this lane's words of row 0 go, in other ranks' windows, or null
   bool is_lost_;
 };
 
 template <class Loss>
-__device__ __forceinline__ PeerSession<Loss> PeerExchange::open(unsigned char* shared, int width, int block) const {
-  return PeerSession<Loss>(*this, shared, width, block);
+__device__ __forceinline__ PeerSession<Loss> PeerExchange::open(int width, int block) const {
+  return PeerSession<Loss>(*this, width, block);
 }
 
 }  // namespace vocabloss::Impl

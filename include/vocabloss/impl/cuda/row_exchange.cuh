@@ -13,10 +13,10 @@
 namespace vocabloss::Impl {
 
 /// The seam for a vocabulary that is split over GPUs, here for one that is not (peer_exchange.cuh has the other). A
-/// kernel opens it before its first barrier, for each exchange warp with as much shared memory as `shared_bytes` says,
-/// and tells it the cluster's width and which of its blocks this is. A row's exchange warp in every block calls `send`
-/// with the block's state of a row in every lane and in shared memory, and later `merge`, which gives the state of the
-/// whole row in every lane; `meanwhile` is called now and then where that takes long.
+/// kernel opens it before its first barrier, and tells it the cluster's width and which of its blocks this is. A row's
+/// exchange warp in every block calls `expect` when the row's states are next to be waited for, `send` with the block's
+/// state in every lane and in shared memory, and later `merge`, which gives the state of the whole row in every lane;
+/// `meanwhile` is called now and then where that takes long.
 struct NoExchange {
   static constexpr bool clusters_meet = false;  ///< of all ranks, in every row: see row_claims.cuh
   /// Not null: a forward pass leaves every row's state here, [rows][words] as StateWords tells them, for an exchange
@@ -24,12 +24,10 @@ struct NoExchange {
   float* states = nullptr;
 
   template <class Loss>
-  static constexpr int shared_bytes = 0;
-
-  template <class Loss>
-  __device__ __forceinline__ NoExchange open(unsigned char* /*shared*/, int /*width*/, int /*block*/) const {
+  __device__ __forceinline__ NoExchange open(int /*width*/, int /*block*/) const {
     return *this;
   }
+  __device__ __forceinline__ void expect(std::int64_t /*row*/) const {}
   template <int Round, class State>
   __device__ __forceinline__ void send(const State& state, const WordsOf<State>& /*in_shared*/,
                                        const ClusterStates<State>& cluster, std::int64_t /*row*/) const {
@@ -132,6 +130,7 @@ struct ExchangeWarp {
   __device__ __forceinline__ void send(int i) {
     const RowSlot use(i);
     auto& buffers = shared.template round<Round>();
+    if constexpr (Round == 0) peers.expect(claims.row(i));
     wait(&buffers.gathered[use.index], use.parity);
     auto state = from_words(buffers.warp_state[use.index][lane % Shape::warps]);
     state = merge_states<Round>(loss, state, Shape::warps);

@@ -50,9 +50,7 @@ __global__ void __launch_bounds__(Shape::block_threads, Shape::blocks)
   const int rank = rank_in_cluster();
   // Before the barrier below: a launch counts as ended, for the next one, once all clusters are past their last claim.
   const int turn = warp - Shape::exchange_warp;
-  unsigned char* const after_ring = ring + launch.slots * launch.slot_bytes;
-  auto peers = ranks.template open<Loss>(after_ring + (turn > 0 ? turn : 0) * RankExchange::template shared_bytes<Loss>,
-                                         launch.width, rank);
+  auto peers = ranks.template open<Loss>(launch.width, rank);
 
   if (threadIdx.x == 0) {
     for (int i = 0; i < launch.slots; ++i) {
