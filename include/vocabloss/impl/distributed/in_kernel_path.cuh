@@ -51,7 +51,7 @@ struct InKernelPath<Loss, Logit, Kokkos::Cuda> {
     LaunchPlan plan = Cluster::choose(problem, request);
     if (request.variant.empty() && !plan.variant.empty()) {
       plan.cluster = choose_cluster_shape_over_ranks(problem.partition.columns, problem.logits, Loss::streams,
-                                                     Loss::rounds, plan.cluster);
+                                                     Loss::rounds, plan.cluster, problem.rows);
       plan.cluster_forward = plan.cluster;  // all passes exchange through windows cut for one width
       plan.variant = plan.cluster.describe();
     }
