@@ -139,6 +139,12 @@ struct Posted {
 
 struct NoBuffers {};
 
+/// What a consumer warp remembers of its part of a row, for the gradient.
+struct SumsNote {
+  bool are_finite;      ///< the plain sums
+  bool may_hold_peaks;  ///< a column that decides the row may be among those that were summed
+};
+
 /// Rows that this cluster has claimed, in order; see row_claims.cuh.
 inline constexpr int max_claims = 16;
 struct ClaimRing {
@@ -161,8 +167,7 @@ struct alignas(128) ClusterShared {
   RoundBuffers<Loss, 0> first;
   std::conditional_t<Loss::rounds == 2, RoundBuffers<Loss, Loss::rounds - 1>, NoBuffers> second;
   Posted<Loss> posted[rows_in_flight];
-  /// Whether the plain sums of a consumer warp's part of the row are; its own note for the gradient.
-  bool sums_are_finite[rows_in_flight][max_consumer_warps];
+  SumsNote note[rows_in_flight][max_consumer_warps];
 
   template <int Round>
   __device__ __forceinline__ auto& round() {

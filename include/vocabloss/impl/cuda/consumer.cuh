@@ -279,7 +279,8 @@ struct Consumer {
                 if (Loss::needs_label && p == label_piece) label_logit = ring.label_logit(slice, at, p);
                 if (is_last) ring.release(at, !ordinary && slice.odd != 0);
               });
-    leave<Round>(unit, sums, known, slice, label_logit, [&](int p) { return ring.stored(i, slice, p); });
+    leave<Round>(
+        unit, sums, known, slice, label_logit, [] {}, [&](int p) { return ring.stored(i, slice, p); });
   }
 
   /// Of a row that is in the ring. `end`: the cursor past its last piece.
@@ -299,29 +300,36 @@ struct Consumer {
       const int p = ring.label_piece(slice, start);
       if (p >= 0) label_logit = ring.label_logit(slice, place_of(p), p);
     }
-    leave<Round>(i, sums, known, slice, label_logit, [&](int p) {
-      if (slice.odd & Slice::ragged) {
-        ring.neutralise(slice, p, place_of(p));
-        __syncwarp();
-      }
-      return ring.template view<false>(slice, place_of(p), p);
-    });
+    const auto prepare = [&] {
+      if (!(slice.odd & Slice::ragged)) return;
+      const int end = pieces + (ring.has_tail(slice) ? 1 : 0);
+      for (int p = 0; p < end; ++p) ring.neutralise(slice, p, place_of(p));
+      __syncwarp();
+    };
+    leave<Round>(i, sums, known, slice, label_logit, prepare,
+                 [&](int p) { return ring.template view<false>(slice, place_of(p), p); });
     if constexpr (pass == Pass::forward && Round == Loss::rounds - 1) {
       for (int p = 0; p < pieces; ++p) ring.release(place_of(p), slice.odd != 0);
     }
   }
 
-  /// The warp's state of a whole row, for the exchange warp. `piece_again(p)`: a piece, for another look at it.
-  template <int Round, class PieceAgain>
+  /// The warp's state of a whole row, for the exchange warp. `piece_again(p)`: a piece, for another look at it, once
+  /// `prepare` has been called.
+  template <int Round, class Prepare, class PieceAgain>
   __device__ __forceinline__ void leave(int i, Sums<Round>& sums, const Statistics& known, const Slice& slice,
-                                        float label_logit, PieceAgain&& piece_again) {
+                                        float label_logit, Prepare&& prepare, PieceAgain&& piece_again) {
     typename Loss::template State<Round> merged;
-    bool is_finite = false;
+    SumsNote note{false, true};
     if constexpr (loss::SumsPlainly<Loss, Round>) {
       const auto plain = sums.merge(loss, known);
-      merged = plain.bad_lanes == 0 ? plain.state : sum_again<Round>(sums, plain.bad_lanes, known, slice, piece_again);
+      merged = plain.state;
+      if (plain.bad_lanes != 0) {
+        prepare();
+        merged = sum_again<Round>(sums, plain.bad_lanes, known, slice, piece_again);
+      }
       if constexpr (Loss::needs_label) loss.note_label(merged, label_logit);
-      is_finite = plain.is_finite;
+      // A column that decides the row decides its lane as well, if this round has the maxima.
+      note = {plain.is_finite, Loss::rounds > 1 || plain.bad_lanes != 0};
     } else {
       merged = sums.merge(loss);
     }
@@ -330,30 +338,40 @@ struct Consumer {
       const int use = RowSlot(i).index, warp = ring.thread / 32;
       if (Shape::reads_again && i >= rows_in_flight) wait(&buffers.exchanged[use], RowSlot(i - rows_in_flight).parity);
       buffers.warp_state[use][warp] = to_words(merged);
-      if constexpr (Round == Loss::rounds - 1) ring.shared.sums_are_finite[use][warp] = is_finite;
+      if constexpr (Round == Loss::rounds - 1) ring.shared.note[use][warp] = note;
       arrive(&buffers.gathered[use]);
     }
   }
 
   /// `lanes` the exact way, but for the label, where the plain one will not do. Mostly it is one, which holds the
-  /// column that decides the row: then all lanes share its words, and the other lanes' plain sums stand.
+  /// column that decides the row: then all lanes share its words, and the other lanes' plain sums stand. The other
+  /// warps wait for this one meanwhile.
   template <int Round, class PieceAgain>
   __device__ __forceinline__ auto sum_again(const Sums<Round>& plain, unsigned lanes, const Statistics& known,
                                             const Slice& slice, PieceAgain&& piece_again) {
-    const bool is_all = lanes == ~0u;
     ExactRowSums<Loss, T, Shape, Round> sums;
-    if (!is_all) sums.begin_with(loss, plain.sums_without(lanes), known);
-    const int first = is_all ? 0 : ring.thread % 32, step = is_all ? 1 : 32;
-    const int pieces = ring.launch.slices.pieces + (ring.has_tail(slice) ? 1 : 0);
+    const int pieces = ring.launch.slices.pieces, last = ring.has_tail(slice) ? pieces : pieces - 1;
+    if (lanes == ~0u) {
 #pragma unroll 1
-    for (int p = 0; p < pieces; ++p) {
-      const auto piece = piece_again(p);
+      for (int p = 0; p <= last; ++p) sums.absorb_words(loss, known, piece_again(p));
+      return sums.merge(loss);
+    }
+    sums.begin_with(loss, plain.sums_without(lanes), known);
+    // The lane's words in a row: of its vectors in each piece, and of one vector more in the last one or in the tail.
+    constexpr int words_of_piece = 4 * Shape::vectors;
+    const bool all_are_full = last < pieces && slice.ordinary_end == pieces;
+    const int words = pieces * words_of_piece + (all_are_full ? 0 : 4);
 #pragma unroll 1
-      for (unsigned left = is_all ? 1u << ring.thread % 32 : lanes; left != 0; left &= left - 1) {
-        sums.absorb_words(loss, known, piece.of_lane(__ffs(left) - 1), first, step);
+    for (unsigned left = lanes; left != 0; left &= left - 1) {
+#pragma unroll 1
+      for (int word = ring.thread % 32; word - ring.thread % 32 < words; word += 32) {
+        const int p = min(word / words_of_piece, last), k = (word - p * words_of_piece) / 4;
+        const auto piece = piece_again(p).of_lane(__ffs(left) - 1);
+        const bool is_there = word < words && piece.has(k);
+        sums.absorb_of_warp(loss, known, is_there, piece.word(is_there ? k : 0, word % 4));
       }
     }
-    return sums.merge(loss);
+    return sums.merge_equals(loss);
   }
 
   // ---- gradient -----------------------------------------------------------------------------------------------------
@@ -361,8 +379,9 @@ struct Consumer {
   __device__ __forceinline__ void differentiate(int i, const Slice& slice, RingCursor& cursor) {
     constexpr bool is_loaded_anew = pass == Pass::backward || Shape::reads_again;
     const int use = RowSlot(i).index;
-    const bool is_finite = !is_loaded_anew && ring.shared.sums_are_finite[use][ring.thread / 32];
-    const PieceGradient<Loss, T, Shape> gradient(loss, ring.shared.posted[use], ring.call, is_finite);
+    SumsNote note{false, true};
+    if constexpr (!is_loaded_anew) note = ring.shared.note[use][ring.thread / 32];
+    const PieceGradient<Loss, T, Shape> gradient(loss, ring.shared.posted[use], ring.call, note);
     const int label_piece = Loss::needs_label ? ring.piece_of(slice, gradient.label) : -1;
     ring.walk(slice, 0, ring.launch.slices.pieces, cursor,
               [&](auto ordinary, const RingCursor& at, int p, bool is_last) {

@@ -31,16 +31,16 @@ struct PieceGradient {
   T* const gradient;      ///< of column 0
   const RowCall<float>& call;
 
-  /// `sums_are_finite`: the plain ones of the columns that this warp writes.
+  /// `note`: of the columns that this warp writes.
   __device__ __forceinline__ PieceGradient(const Loss& algebra, const Posted<Loss>& of_row,
-                                           const RowCall<float>& of_launch, bool sums_are_finite)
+                                           const RowCall<float>& of_launch, const SumsNote& note)
       : loss(algebra),
         posted(of_row),
         row(of_row.gradient_row),
         label(of_row.label),
         is_plain(!of_row.masked && !of_launch.gradient.accumulate && is_plain_row(loss, row)),
-        cares_for_maxima(does_care(loss, row)),
-        may_be_nan(!sums_are_finite),
+        cares_for_maxima(note.may_hold_peaks && does_care(loss, row)),
+        may_be_nan(!note.are_finite),
         gradient(static_cast<T*>(of_row.gradient)),
         call(of_launch) {
     __builtin_assume(__isGlobal(gradient));  // a pointer that comes from shared memory might be to anywhere

@@ -10,7 +10,7 @@
 /// runs what concept.hpp offers to kernels that count instructions: all columns alike, and no branch. In a row that one
 /// column decides that costs digits, and an infinite term spoils it; `merge` says so, and lanes are summed again.
 
-#include <vocabloss/impl/cuda/merge_block.cuh>
+#include <vocabloss/impl/cuda/merge_states.cuh>
 #include <vocabloss/impl/cuda/piece_view.cuh>
 #include <vocabloss/loss/concept.hpp>
 #include <vocabloss/loss/online_softmax.hpp>
@@ -151,13 +151,11 @@ class ExactRowSums {
     max_x_ = sums.x.maximum;
     if constexpr (Loss::streams == 2 && Loss::teacher_is_logits) max_t_ = sums.t.maximum;
   }
-  /// The same word by word, in little code and few registers, and without a label. `first`, `step`: words that this
-  /// lane takes of the piece's vectors.
+  /// The same word by word, in little code and few registers, and without a label.
   template <class Piece>
-  __device__ __forceinline__ void absorb_words(const Loss& loss, const Statistics& known, const Piece& piece, int first,
-                                               int step) {
+  __device__ __forceinline__ void absorb_words(const Loss& loss, const Statistics& known, const Piece& piece) {
 #pragma unroll 1
-    for (int word = first; piece.has(word / 4); word += step) {
+    for (int word = 0; piece.has(word / 4); ++word) {
       const auto columns = piece.word(word / 4, word % 4);
       const float max_x = loss::largest(columns.x);
       float max_t = max_t_;
@@ -171,9 +169,36 @@ class ExactRowSums {
     }
   }
 
+  /// A word, or none, of each lane, where all lanes' maxima are the same; they still are.
+  template <class Word>
+  __device__ __forceinline__ void absorb_of_warp(const Loss& loss, const Statistics& known, bool has_word,
+                                                 const Word& columns) {
+    const float max_x = largest_of_warp(has_word ? fmaxf(max_x_, loss::largest(columns.x)) : max_x_);
+    float max_t = max_t_;
+    if constexpr (Loss::streams == 2 && Loss::teacher_is_logits) {
+      max_t = largest_of_warp(has_word ? fmaxf(max_t_, loss::largest(columns.t)) : max_t_);
+    }
+    if (max_x > max_x_ || max_t > max_t_) {
+      max_x_ = max_x;
+      max_t_ = max_t;
+      loss.template raise<Round>(state_, max_x_, max_t_);
+    }
+    if (has_word) loss.template accumulate<Round>(state_, known, columns, no_label);
+  }
+
   /// The warp's state, in every lane.
   __device__ __forceinline__ State merge(const Loss& loss) {
     return merge_warp<Round, Shape::lanes>(loss, state_, max_x_, max_t_);
+  }
+  /// The same where all lanes' maxima are the same.
+  __device__ __forceinline__ State merge_equals(const Loss& loss) {
+    static_assert(Shape::lanes == 1);
+    const State state = Loss::template collapse<Round, Shape::lanes>(state_);
+    if constexpr (requires { loss.template add<Round>(state, state); }) {
+      return add_states<Round>(loss, state, 32);
+    } else {
+      return merge_lanes<Round>(loss, state, 32);
+    }
   }
 
  private:
