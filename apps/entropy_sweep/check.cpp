@@ -126,8 +126,8 @@ double rounded_to(ValueType type, double value) {
 double nearest_to(ValueType type, double exact, double ours) {
   const double rounded = rounded_to(type, exact);
   if (rounded == ours || (type != ValueType::bf16 && type != ValueType::fp16)) return rounded;
-  // A float32 gradient may be off by 2^-22 * 8 of the terms that it is the difference of, and these are larger than it in
-  // a row that one column decides.
+  // A float32 gradient may be off by 2^-22 * 8 of the terms that it is the difference of, and these are larger than it
+  // in a row that one column decides.
   constexpr double float_error = 4 * 0x1p-22 * 8;
   const bool is_tie =
       rounded_to(type, exact * (1 - float_error)) == ours || rounded_to(type, exact * (1 + float_error)) == ours;

@@ -46,7 +46,8 @@
 ///     plain_gradient(slope, columns)             the gradient of columns that are not the label
 ///     has_plain_gradient(slope)                  whether this row has one
 ///     is_at_maximum(slope, max_x, max_t)         optional: whether columns up to these values need `gradient` in a row
-///                                                that cares_for_maxima(slope)
+///                                                that cares_for_maxima(slope). That must be a row of which no part
+///                                                that holds such a column has sums that are good
 ///     plain_gradient_may_be_nan                  whether NaN may mean no more than that `gradient` is needed; not
 ///                                                for columns whose plain sums of the last round are finite
 ///
