@@ -160,10 +160,16 @@ TEST(ClusterShapes, HideTheExchangeWhereTwoRowsFit) {
     for (const int streams : {1, 2}) {
       const ClusterShape* alone = choose_cluster_shape(columns, DataType::bf16, streams, 1);
       const ClusterShape shared = choose_cluster_shape_over_ranks(columns, DataType::bf16, streams, 1, *alone);
-      const auto pieces_in = [&](std::int64_t vectors) { return shared.cut(vectors, streams, 100 << 10).pieces; };
-      EXPECT_GE(shared.ahead, pieces_in(columns / 8)) << columns << " columns: " << shared.describe();
-      if (columns == 65536 && streams == 2) continue;  // four blocks a row would have room, but fewer multiprocessors
-      EXPECT_TRUE(shared.holds(2 * columns / 8, streams)) << columns << " columns: " << shared.describe();
+      const int ring_bytes = Impl::cluster_shared_bytes(shared.blocks) - Impl::cluster_control_bytes;
+      const ClusterCut row = shared.cut(columns / 8, streams, ring_bytes);
+      EXPECT_GE(shared.ahead, row.pieces) << columns << " columns: " << shared.describe();
+      if (columns == 65536 && streams == 2) {
+        // Four blocks a row would have room for two rows, but fewer multiprocessors: two blocks have it for half of
+        // one.
+        EXPECT_GE(2 * row.slots, 3 * row.pieces) << shared.describe();
+      } else {
+        EXPECT_TRUE(shared.holds(2 * columns / 8, streams)) << columns << " columns: " << shared.describe();
+      }
       EXPECT_LE(shared.width, 4) << columns << " columns: " << shared.describe();
     }
   }

@@ -144,6 +144,11 @@ __device__ __forceinline__ void bulk_load_for_again(void* shared, const void* gl
       : "memory");
 }
 
+/// Brings what lies around an address from memory into L2.
+__device__ __forceinline__ void prefetch_to_l2(const void* address) {
+  asm volatile("prefetch.global.L2 [%0];" ::"l"(address));
+}
+
 // ---- launches that overlap ------------------------------------------------------------------------------------------
 
 /// A launch that says so may begin once every block has come here: before this one ends.
@@ -152,11 +157,6 @@ __device__ __forceinline__ void let_next_launch_begin() {
 }
 /// Until the launch before this one has ended, and what it wrote is visible.
 __device__ __forceinline__ void wait_for_launch_before() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
-
-/// Brings what lies around an address from memory into L2.
-__device__ __forceinline__ void prefetch_to_l2(const void* address) {
-  asm volatile("prefetch.global.L2 [%0];" ::"l"(address));
-}
 
 // ---- the cluster ----------------------------------------------------------------------------------------------------
 

@@ -129,8 +129,8 @@ class PeerSession {
     }
   }
 
-  /// Before a row is sent. Its place in the window was used two launches ago and lies in memory by now: the first look
-  /// at it would take as long as the words take to come.
+  /// Before a row is sent. Its place in the window (the first round's) was used two launches ago and lies in memory by
+  /// now: the first look at it would take as long as the words take to come.
   __device__ __forceinline__ void expect(std::int64_t row) const {
     if (received_) prefetch_to_l2(received_ + first_word<0>(row));
   }
