@@ -8,6 +8,7 @@
 #include <bit>
 #include <cmath>
 #include <limits>
+#include <vocabloss/loss/accuracy.hpp>
 
 #include "half_bits.hpp"
 
@@ -123,15 +124,12 @@ double rounded_to(ValueType type, double value) {
   return value;
 }
 
-double nearest_to(ValueType type, double exact, double ours) {
+double nearest_to(ValueType type, double exact, double terms, double ours) {
+  namespace reference = vocabloss::reference;
   const double rounded = rounded_to(type, exact);
   if (rounded == ours || (type != ValueType::bf16 && type != ValueType::fp16)) return rounded;
-  // A float32 gradient may be off by 2^-22 * 8 of the terms that it is the difference of, and these are larger than it
-  // in a row that one column decides.
-  constexpr double float_error = 4 * 0x1p-22 * 8;
-  const bool is_tie =
-      rounded_to(type, exact * (1 - float_error)) == ours || rounded_to(type, exact * (1 + float_error)) == ours;
-  return is_tie ? ours : rounded;
+  const reference::Format& format = type == ValueType::bf16 ? reference::bf16 : reference::fp16;
+  return reference::is_rounded_once(format, ours, exact, terms) ? ours : rounded;
 }
 
 }  // namespace entropy_sweep

@@ -44,9 +44,9 @@ std::vector<std::int64_t> rows_to_check(std::int64_t rows, std::int64_t vocab);
 double rounded_to(ValueType type, double value);
 
 /// What `ours` is compared with, where `exact` is the reference before rounding: `exact` rounded, or `ours` itself if
-/// a 16-bit type has both next to `exact` and float arithmetic, 8e-6 of the value, decides between them. One step of a
-/// row's largest gradient alone is up to 4e-3 of the row's norm.
-double nearest_to(ValueType type, double exact, double ours);
+/// the type has 16 bits and ours is `exact` rounded once from something as good as float (vocabloss/loss/accuracy.hpp).
+/// One step of a row's largest gradient alone is up to 4e-3 of the row's norm. `terms`: of reference::RowOutput.
+double nearest_to(ValueType type, double exact, double terms, double ours);
 
 }  // namespace entropy_sweep
 

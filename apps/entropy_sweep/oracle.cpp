@@ -59,12 +59,15 @@ OracleRow result_of(const Row& row, Loss loss, const vocabloss::LossOptions& opt
   if (row.kind == RowKind::counts) {
     RowOutput output = evaluate(loss, options, row.input);
     result.losses.assign(output.losses, output.losses + outputs);
-    if (keep_gradient) result.gradient = std::move(output.gradient);
+    if (keep_gradient) {
+      result.gradient = std::move(output.gradient);
+      result.terms.assign(output.terms.begin(), output.terms.end());
+    }
     return result;
   }
   const double value = row.kind == RowKind::masked ? 0 : nan;
   result.losses.assign(outputs, value);
-  if (keep_gradient) result.gradient.assign(columns, value);
+  if (keep_gradient) result.gradient.assign(columns, value), result.terms.assign(columns, 0.0f);
   return result;
 }
 

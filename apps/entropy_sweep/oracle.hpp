@@ -17,6 +17,7 @@ namespace entropy_sweep {
 struct OracleRow {
   std::vector<double> losses{};    ///< of each output
   std::vector<double> gradient{};  ///< upstream gradient 1, not rounded; empty unless wanted
+  std::vector<float> terms{};      ///< what the gradient's rounding is relative to: reference::RowOutput; as gradient
 };
 
 /// Number of losses a row has.

@@ -213,7 +213,9 @@ void Runner::check(const Case& one, const Measured& measured, Result& result) {
     if (one.pass == Pass::forward) continue;
     const std::vector<double>& gradient = measured.gradients[options_.dump_grad ? row : k];
     rounded = expected[k].gradient;
-    for (std::size_t j = 0; j < rounded.size(); ++j) rounded[j] = nearest_to(one.type, rounded[j], gradient[j]);
+    for (std::size_t j = 0; j < rounded.size(); ++j) {
+      rounded[j] = nearest_to(one.type, rounded[j], expected[k].terms[j], gradient[j]);
+    }
     worst_gradient = std::max(worst_gradient, gradient_error(gradient, rounded));
   }
   result.loss_error = worst_loss;

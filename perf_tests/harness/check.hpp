@@ -7,6 +7,8 @@
 /// \brief Our rows against the double reference. Every comparison asks whether an error is *within* its bound, so that
 /// NaN fails.
 
+#include <vocabloss/loss/accuracy.hpp>
+#include <vocabloss/loss/reference.hpp>
 #include <vocabloss/types.hpp>
 
 #include <cmath>
@@ -56,13 +58,20 @@ inline void check_loss(Verdict& verdict, std::int64_t row, double ours, double r
   if (!(error <= bound)) blame(verdict, "loss", row, error, bound);
 }
 
+/// A 16-bit gradient between two numbers of its type may be rounded to either, where float arithmetic decides.
 template <class T>
 void check_gradient(Verdict& verdict, std::int64_t row, const std::vector<T>& ours,
-                    const std::vector<double>& reference, double bound) {
+                    const vocabloss::reference::RowOutput& expected, double bound) {
+  constexpr bool is_bf16 = vocabloss::Precision<T>::type == vocabloss::DataType::bf16;
+  constexpr vocabloss::reference::Format format = is_bf16 ? vocabloss::reference::bf16 : vocabloss::reference::fp16;
+  const std::vector<double>& reference = expected.gradient;
   double difference = 0, norm = 0;
   for (std::size_t j = 0; j < reference.size(); ++j) {
+    const double stored = static_cast<double>(vocabloss::widen(ours[j]));
     const auto rounded = vocabloss::narrow<T>(static_cast<vocabloss::Accumulate<T>>(reference[j]));
-    const double one = static_cast<double>(vocabloss::widen(ours[j])) - static_cast<double>(vocabloss::widen(rounded));
+    const bool is_right =
+        sizeof(T) == 2 && vocabloss::reference::is_rounded_once(format, stored, reference[j], expected.terms[j]);
+    const double one = is_right ? 0.0 : stored - static_cast<double>(vocabloss::widen(rounded));
     difference += one * one;
     norm += reference[j] * reference[j];
   }

@@ -137,7 +137,7 @@ class LossCase : public PerfCase {
     for (int output = 0; output < Algebra::outputs; ++output) {
       check_loss(verdict, i, losses(output, i), expected.losses[output], tolerance.loss);
     }
-    check_gradient(verdict, i, row_of(gradient_, i), expected.gradient, tolerance.gradient);
+    check_gradient(verdict, i, row_of(gradient_, i), expected, tolerance.gradient);
   }
 
   Exec exec_;

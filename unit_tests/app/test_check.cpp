@@ -91,14 +91,17 @@ TEST(Check, RoundingHappensOnce) {
 
 TEST(Check, TiesMayGoEitherWay) {
   const double step = std::ldexp(1.0, -7), tie = 1 + step / 2;  // between bf16's 1 and its next
-  EXPECT_EQ(nearest_to(ValueType::bf16, tie * (1 - 1e-7), 1.0), 1.0);
-  EXPECT_EQ(nearest_to(ValueType::bf16, tie * (1 - 1e-7), 1 + step), 1 + step);
-  EXPECT_EQ(nearest_to(ValueType::bf16, -tie * (1 - 1e-7), -1 - step), -1 - step);
-  EXPECT_EQ(nearest_to(ValueType::bf16, tie * (1 - 1e-5), 1 + step), 1.0);  // no float error: a wrong step
-  EXPECT_EQ(nearest_to(ValueType::bf16, tie, 1 + 2 * step), 1.0);
-  EXPECT_EQ(nearest_to(ValueType::fp32, 1.0, 1 + std::ldexp(1.0, -23)), 1.0);
-  EXPECT_TRUE(std::isnan(nearest_to(ValueType::bf16, nan, 1.0)));
-  EXPECT_EQ(nearest_to(ValueType::bf16, 1.0, nan), 1.0);
+  EXPECT_EQ(nearest_to(ValueType::bf16, tie * (1 - 1e-7), 1, 1.0), 1.0);
+  EXPECT_EQ(nearest_to(ValueType::bf16, tie * (1 - 1e-7), 1, 1 + step), 1 + step);
+  EXPECT_EQ(nearest_to(ValueType::bf16, -tie * (1 - 1e-7), 1, -1 - step), -1 - step);
+  EXPECT_EQ(nearest_to(ValueType::bf16, tie * (1 - 1e-3), 1, 1 + step), 1.0);          // no float error: a wrong step
+  EXPECT_EQ(nearest_to(ValueType::bf16, tie * (1 - 1e-3), 1000, 1 + step), 1 + step);  // but of a thousand less 999
+  EXPECT_EQ(nearest_to(ValueType::bf16, tie, 1, 1 + 2 * step), 1.0);
+  EXPECT_EQ(nearest_to(ValueType::fp16, tie, 1, 1 + step), tie);  // fp16 has it
+  EXPECT_EQ(nearest_to(ValueType::fp32, 1.0, 1, 1 + std::ldexp(1.0, -23)), 1.0);
+  EXPECT_TRUE(std::isnan(nearest_to(ValueType::bf16, nan, 1, 1.0)));
+  EXPECT_EQ(nearest_to(ValueType::bf16, 1.0, 1, nan), 1.0);
+  EXPECT_EQ(nearest_to(ValueType::bf16, inf, 1, 1.0), inf);
 }
 
 }  // namespace

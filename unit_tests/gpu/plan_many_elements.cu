@@ -34,7 +34,7 @@ TEST_P(ManyElements, OfOneStream) {
   const KeptRows kept(looked_at, x, {}, 0);
   plan.forward_backward(one.exec, batch);
   one.exec.fence();
-  const auto loss = row_check::row_loss<vocabloss::loss::CrossEntropy>("cross_entropy", row_check::TermsOf::label, {});
+  const auto loss = row_check::row_loss<vocabloss::loss::CrossEntropy>("cross_entropy", {});
   kept.expect(loss, x, losses.data());
 }
 
@@ -49,7 +49,7 @@ TEST_P(ManyElements, OfTwoStreamsFromSavedStatistics) {
   plan.forward(one.exec, batch);
   plan.backward(one.exec, batch);
   one.exec.fence();
-  const auto loss = row_check::row_loss<vocabloss::loss::ReverseKl>("reverse_kl", row_check::TermsOf::reverse_kl, {});
+  const auto loss = row_check::row_loss<vocabloss::loss::ReverseKl>("reverse_kl", {});
   kept.expect(loss, x, losses.data());
 }
 

@@ -8,7 +8,7 @@
 
 namespace plan_contracts {
 
-/// The textbook's formula, and the terms of its gradient.
+/// The textbook's formula.
 row_check::RowLoss collision_probability(double sharpness) {
   row_check::RowLoss loss{};
   loss.name = "collision_probability";
@@ -16,20 +16,14 @@ row_check::RowLoss collision_probability(double sharpness) {
   loss.streams = loss.rounds = loss.outputs = 1;
   loss.expected = [sharpness](const vocabloss::reference::RowInput& row) {
     const auto softmax = vocabloss::reference::softmax(row.x, sharpness);
-    vocabloss::reference::RowOutput output{{0, 0}, std::vector<double>(row.x.size())};
+    const std::vector<double> zeros(row.x.size());
+    vocabloss::reference::RowOutput output{{0, 0}, zeros, zeros};
     for (const double p : softmax.p) output.losses[0] += p * p;
     for (std::size_t j = 0; j < row.x.size(); ++j) {
       output.gradient[j] = 2 * sharpness * softmax.p[j] * (softmax.p[j] - output.losses[0]);
+      output.terms[j] = 2 * sharpness * softmax.p[j] * (softmax.p[j] + output.losses[0]);
     }
     return output;
-  };
-  loss.terms = [](const vocabloss::LossOptions& options, const vocabloss::reference::RowInput&,
-                  const vocabloss::reference::Softmax& softmax, const vocabloss::reference::Softmax&, double* terms) {
-    double sum = 0;
-    for (const double p : softmax.p) sum += p * p;
-    for (std::size_t j = 0; j < softmax.p.size(); ++j) {
-      terms[j] = 2 * options.logit_scale * softmax.p[j] * (softmax.p[j] + sum);
-    }
   };
   return loss;
 }

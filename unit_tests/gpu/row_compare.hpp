@@ -52,7 +52,7 @@ std::string compare_gradient(const RowLoss& loss, const RowProblem& problem, std
     const double got = ours(j);
     const double exact = row.output.gradient[j] + (accumulates ? before(j) : 0.0);
     if ((std::isnan(exact) && std::isnan(got)) || got == exact) continue;
-    const double scaled_x = TermsOf::scale(loss.options) * problem.x[i * problem.columns + j];
+    const double scaled_x = loss.options.logit_scale / loss.options.temperature * problem.x[i * problem.columns + j];
     const double limit = row.is_masked ? 0.0 : gradient_limit(row, type, j, scaled_x, exact, accumulates);
     const double error = std::fabs(got - exact) / limit;
     const double share = std::isnan(error) ? std::numeric_limits<double>::infinity() : error;
@@ -64,7 +64,7 @@ std::string compare_gradient(const RowLoss& loss, const RowProblem& problem, std
     worst_here = share;
     char text[160];
     std::snprintf(text, sizeof text, "gradient %lld is %.9g, expected %.9g (%.2f limits; terms %.3g)",
-                  static_cast<long long>(j), got, exact, share, row.terms[j]);
+                  static_cast<long long>(j), got, exact, share, row.output.terms[j]);
     wrong = text;
   }
   return wrong;

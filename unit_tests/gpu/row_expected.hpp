@@ -15,12 +15,12 @@ inline ExpectedRow expected_row(const RowLoss& loss, const RowProblem& problem, 
   const bool has_labels = loss.needs_label || problem.modifiers;
   const Kind kind = problem.kind(i);
   ExpectedRow row;
-  row.output = {{nan, nan}, std::vector<double>(problem.columns, nan)};
-  row.terms.assign(problem.columns, 0.0);
+  const std::vector<double> zeros(problem.columns, 0.0);
+  row.output = {{nan, nan}, std::vector<double>(problem.columns, nan), zeros};
   row.weights.assign(problem.columns, 0.0);
   row.loss_factor = problem.loss_factor * problem.weights[i];
   row.is_masked = (kind == Kind::masked && problem.modifiers) || (kind == Kind::ignored && has_labels);
-  if (row.is_masked) row.output = {{0, 0}, std::vector<double>(problem.columns, 0.0)};
+  if (row.is_masked) row.output = {{0, 0}, zeros, zeros};
   if (row.is_masked || (has_labels && kind == Kind::label_outside)) return row;
 
   const auto values = [&](const std::vector<float>& all) {
@@ -38,17 +38,12 @@ inline ExpectedRow expected_row(const RowLoss& loss, const RowProblem& problem, 
   row.output = loss.expected(input);
   for (double& value : row.output.losses) value *= row.loss_factor;
 
-  const LossOptions& options = loss.options;
-  const reference::Softmax student = reference::softmax(input.x, TermsOf::scale(options));
-  reference::Softmax teacher;
-  if (loss.teacher_is_logits) {
-    teacher = reference::softmax(input.t, options.teacher_scale / options.temperature);
-  }
+  const double scale = loss.options.logit_scale / loss.options.temperature;
+  const reference::Softmax student = reference::softmax(input.x, scale);
   row.lse = student.lse;
-  if (student.exists && (teacher.exists || !loss.teacher_is_logits)) {
-    loss.terms(options, input, student, teacher, row.terms.data());
+  if (student.exists) {
     const double upstream = std::fabs(input.upstream[0]) + (loss.outputs == 2 ? std::fabs(input.upstream[1]) : 0.0);
-    row.unit = upstream * TermsOf::scale(options);
+    row.unit = upstream * scale;
     for (std::int64_t j = 0; j < problem.columns; ++j) row.weights[j] = row.unit * student.p[j];
   }
   return row;

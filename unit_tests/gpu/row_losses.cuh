@@ -26,18 +26,21 @@ struct RowLoss {
   LossOptions options;
   int streams, rounds, outputs, statistics;
   bool needs_label, teacher_is_logits;
-  Terms terms;
   std::function<reference::RowOutput(const reference::RowInput&)> expected;
 };
 
 template <template <class> class Loss>
-RowLoss row_loss(const char* name, Terms terms, LossOptions options) {
+RowLoss row_loss(const char* name, LossOptions options) {
   using L = Loss<float>;
-  RowLoss loss{name,           options,
-               L::streams,     L::rounds,
-               L::outputs,     static_cast<int>(sizeof(typename L::Statistics) / sizeof(float)),
-               L::needs_label, L::teacher_is_logits,
-               terms,          {}};
+  RowLoss loss{name,
+               options,
+               L::streams,
+               L::rounds,
+               L::outputs,
+               static_cast<int>(sizeof(typename L::Statistics) / sizeof(float)),
+               L::needs_label,
+               L::teacher_is_logits,
+               {}};
   loss.expected = [options](const reference::RowInput& row) { return reference::evaluate(Loss<double>(options), row); };
   return loss;
 }
@@ -45,25 +48,24 @@ RowLoss row_loss(const char* name, Terms terms, LossOptions options) {
 /// visit.template operator()<Loss>(facts) for every loss.
 template <class Visitor>
 void for_each_loss(const Visitor& visit) {
-  const auto one = [&]<template <class> class Loss>(const char* name, Terms terms, LossOptions options = {}) {
-    visit.template operator()<Loss>(row_loss<Loss>(name, terms, options));
+  const auto one = [&]<template <class> class Loss>(const char* name, LossOptions options = {}) {
+    visit.template operator()<Loss>(row_loss<Loss>(name, options));
   };
-  one.template operator()<loss::CrossEntropy>("cross_entropy", TermsOf::label);
-  one.template operator()<loss::LogProb>("log_prob", TermsOf::label);
-  one.template operator()<loss::SoftCrossEntropy>("soft_cross_entropy", TermsOf::teacher_logits);
-  one.template operator()<loss::SoftCrossEntropyProbabilities>("soft_cross_entropy_probabilities",
-                                                               TermsOf::probabilities);
-  one.template operator()<loss::ForwardKl>("forward_kl", TermsOf::teacher_logits);
-  one.template operator()<loss::ReverseKl>("reverse_kl", TermsOf::reverse_kl);
-  one.template operator()<loss::Jsd>("jsd", TermsOf::jsd);
-  one.template operator()<loss::ZLoss>("z_loss", TermsOf::z_loss);
-  one.template operator()<loss::Entropy>("entropy", TermsOf::entropy<0>);
-  one.template operator()<loss::LogProbEntropy>("log_prob_entropy", TermsOf::label_and_entropy);
+  one.template operator()<loss::CrossEntropy>("cross_entropy");
+  one.template operator()<loss::LogProb>("log_prob");
+  one.template operator()<loss::SoftCrossEntropy>("soft_cross_entropy");
+  one.template operator()<loss::SoftCrossEntropyProbabilities>("soft_cross_entropy_probabilities");
+  one.template operator()<loss::ForwardKl>("forward_kl");
+  one.template operator()<loss::ReverseKl>("reverse_kl");
+  one.template operator()<loss::Jsd>("jsd");
+  one.template operator()<loss::ZLoss>("z_loss");
+  one.template operator()<loss::Entropy>("entropy");
+  one.template operator()<loss::LogProbEntropy>("log_prob_entropy");
   LossOptions scaled;
   scaled.logit_scale = 1.25, scaled.teacher_scale = 0.75, scaled.temperature = 2, scaled.jsd_beta = 0.2;
-  one.template operator()<loss::ReverseKl>("reverse_kl, scaled", TermsOf::reverse_kl, scaled);
-  one.template operator()<loss::Jsd>("jsd(0.2), scaled", TermsOf::jsd, scaled);
-  one.template operator()<loss::LogProbEntropy>("log_prob_entropy, scaled", TermsOf::label_and_entropy, scaled);
+  one.template operator()<loss::ReverseKl>("reverse_kl, scaled", scaled);
+  one.template operator()<loss::Jsd>("jsd(0.2), scaled", scaled);
+  one.template operator()<loss::LogProbEntropy>("log_prob_entropy, scaled", scaled);
 }
 
 }  // namespace row_check

@@ -30,6 +30,9 @@ struct RowInput {
 struct RowOutput {
   double losses[2] = {0, 0};
   std::vector<double> gradient;
+  /// By column: the terms of the gradient's formula, each by its absolute value, upstream gradients multiplied in. That
+  /// is what its rounding is relative to: see accuracy.hpp.
+  std::vector<double> terms{};
 };
 
 /// Neumaier's compensated sum: the oracle must not be the one that rounds.
@@ -99,7 +102,10 @@ struct Textbook {
     for (int k = 0; k < Loss::outputs; ++k) output.losses[k] = loss.value(statistics, k);
     const auto slope =
         loss.gradient_row(statistics, loss::Row<Real>{row.label, {Real(row.upstream[0]), Real(row.upstream[1])}});
-    for (int j = 0; j < columns; ++j) output.gradient[j] = loss.gradient(slope, column(j), row.label).lane[0];
+    for (int j = 0; j < columns; ++j) {
+      output.gradient[j] = loss.gradient(slope, column(j), row.label).lane[0];
+      output.terms[j] = std::fabs(output.gradient[j]);
+    }
   }
 };
 
@@ -107,7 +113,7 @@ struct Textbook {
 template <class Loss>
 RowOutput evaluate(const Loss& loss, const RowInput& row) {
   const double nan = std::numeric_limits<double>::quiet_NaN();
-  RowOutput output{{nan, nan}, std::vector<double>(row.x.size(), nan)};
+  RowOutput output{{nan, nan}, std::vector<double>(row.x.size(), nan), std::vector<double>(row.x.size())};
   Textbook<Loss>::evaluate(loss, row, output);
   return output;
 }
@@ -121,6 +127,7 @@ struct Textbook<loss::LabelLoss<Real, sign>> {
     for (std::size_t j = 0; j < row.x.size(); ++j) {
       const double one = static_cast<int>(j) == row.label ? 1 : 0;
       output.gradient[j] = sign * row.upstream[0] * loss.scale * (student.p[j] - one);
+      output.terms[j] = std::fabs(row.upstream[0]) * loss.scale * (student.p[j] + one);
     }
   }
 };
@@ -133,6 +140,7 @@ struct Textbook<loss::ZLoss<Real>> {
     output.losses[0] = student.lse * student.lse;
     for (std::size_t j = 0; j < row.x.size(); ++j) {
       output.gradient[j] = row.upstream[0] * 2 * loss.scale * student.lse * student.p[j];
+      output.terms[j] = std::fabs(output.gradient[j]);
     }
   }
 };
@@ -152,6 +160,9 @@ struct Textbook<loss::EntropyLoss<Real, with_label>> {
       output.gradient[j] = -row.upstream[at] * loss.scale * term(student.p[j], student.log_p[j] + entropy);
       const double one = static_cast<int>(j) == row.label ? 1 : 0;
       if (with_label) output.gradient[j] += row.upstream[0] * loss.scale * (one - student.p[j]);
+      output.terms[j] =
+          std::fabs(row.upstream[at]) * loss.scale * term(student.p[j], std::fabs(student.log_p[j]) + entropy);
+      if (with_label) output.terms[j] += std::fabs(row.upstream[0]) * loss.scale * (one + student.p[j]);
     }
   }
 };
@@ -161,15 +172,17 @@ struct Textbook<loss::SoftCrossEntropyProbabilities<Real>> {
   static void evaluate(const loss::SoftCrossEntropyProbabilities<Real>& loss, const RowInput& row, RowOutput& output) {
     const Softmax student = softmax(row.x, loss.scale);
     if (!student.exists) return;
-    Sum targets, cross_entropy;
+    Sum targets, sizes, cross_entropy;
     for (std::size_t j = 0; j < row.x.size(); ++j) {
       if (!std::isfinite(row.t[j])) return;
       targets.add(row.t[j]);
+      sizes.add(std::fabs(row.t[j]));
       cross_entropy.add(-term(row.t[j], student.log_p[j]));
     }
     output.losses[0] = cross_entropy.value();
     for (std::size_t j = 0; j < row.x.size(); ++j) {
       output.gradient[j] = row.upstream[0] * loss.scale * (targets.value() * student.p[j] - row.t[j]);
+      output.terms[j] = std::fabs(row.upstream[0]) * loss.scale * (sizes.value() * student.p[j] + std::fabs(row.t[j]));
     }
   }
 };
@@ -186,6 +199,7 @@ struct Textbook<loss::TeacherWeightedLoss<Real, Term>> {
     for (std::size_t j = 0; j < row.x.size(); ++j) {
       sum.add(term(teacher.p[j], (divergence ? teacher.log_p[j] : 0.0) - student.log_p[j]));
       output.gradient[j] = row.upstream[0] * loss.scale.x * (student.p[j] - teacher.p[j]);
+      output.terms[j] = std::fabs(row.upstream[0]) * loss.scale.x * (student.p[j] + teacher.p[j]);
     }
     output.losses[0] = sum.value();
   }
@@ -207,6 +221,8 @@ struct Textbook<loss::ReverseKl<Real>> {
     for (std::size_t j = 0; j < row.x.size(); ++j) {
       const double d = student.log_p[j] - teacher.log_p[j];
       output.gradient[j] = row.upstream[0] * loss.scale.x * term(student.p[j], d - divergence);
+      const double sizes = std::fabs(student.log_p[j]) + std::fabs(teacher.log_p[j]) + std::fabs(divergence);
+      output.terms[j] = std::fabs(row.upstream[0]) * loss.scale.x * term(student.p[j], sizes);
     }
   }
 };
@@ -232,6 +248,9 @@ struct Textbook<loss::Jsd<Real>> {
     for (std::size_t j = 0; j < row.x.size(); ++j) {
       output.gradient[j] =
           row.upstream[0] * loss.scale.x * (1 - beta) * term(student.p[j], log_p_over_m[j] - of_student.value());
+      const double log_m = student.log_p[j] - log_p_over_m[j];
+      const double sizes = std::fabs(student.log_p[j]) + std::fabs(log_m) + std::fabs(of_student.value());
+      output.terms[j] = std::fabs(row.upstream[0]) * loss.scale.x * (1 - beta) * term(student.p[j], sizes);
     }
   }
 };
