@@ -224,6 +224,7 @@ TEST(DeviceRowOfTwoSoftmaxes, KeepsTheDifferenceOfPeakedRowsThatAgree) {
     check_agreement<ForwardKl>(peak);
     check_agreement<SoftCrossEntropy>(peak);
     check_agreement<ReverseKl>(peak);
+    check_agreement<Jsd>(peak);
   }
 }
 

@@ -8,16 +8,19 @@
 ///
 /// m = (1 - beta) p + beta q; loss = beta KL(q, m) + (1 - beta) KL(p, m);
 /// dloss/dx_j = s (1 - beta) p_j (log(p_j / m_j) - sum p log(p / m)).
-/// The first round finds both softmaxes, the second the two sums. The mixture is formed in log space: with
-/// d = log p_j - log q_j, log(m / larger of p and q) = log(w1 + w2 2^-|d|) with w1, w2 the weights of the larger and
-/// the smaller, which neither overflows nor takes the logarithm of 0. The loss is finite for all rows that are not
+/// The first round finds both softmaxes, the second the two sums. The loss is finite for all rows that are not
 /// poisoned. beta in (0, 1): exactly 0 and exactly 1 are loss::ForwardKl and loss::ReverseKl, and the caller is sent
 /// there.
+///
+/// Where one column has almost all of p, log(p_j / m_j) of it and the mean of them all cancel. They do so to the digit
+/// only if the second round and the gradient find it in the same way, whichever kernel runs them: see Mixture.
 
 #include <vocabloss/loss/concept.hpp>
 #include <vocabloss/loss/online_softmax.hpp>
 #include <vocabloss/loss/options.hpp>
 #include <vocabloss/loss/two_softmaxes.hpp>
+
+#include <limits>
 
 namespace vocabloss::loss {
 
@@ -55,7 +58,6 @@ struct Jsd {
   };
   struct GradientRow {
     Real max_x, log2_sum_x, max_t, log2_sum_t, of_student, factor;
-    Real plain_x, plain_t, plain_weight_q, plain_factor, plain_rest;
   };
 
   template <int Round, int Lanes>
@@ -89,15 +91,8 @@ struct Jsd {
                                                const Columns<Real, N>& columns) const {
     VOCABLOSS_VECTOR_LOOP
     for (int j = 0; j < N; ++j) {
-      const Real log_p = log_of((columns.x.lane[j] - statistics.max_x) * scale.x_log2 - statistics.log2_sum_x);
-      const Real log_q = log_of((columns.t.lane[j] - statistics.max_t) * scale.t_log2 - statistics.log2_sum_t);
-      const Mixture mixture = mix(log_p, log_q);
-      const Real larger_one = exp2_of(larger(log_p, log_q));
-      const Real smaller_one = larger_one * mixture.ratio;
-      const Real p = mixture.log_ratio > Real(0) ? larger_one : smaller_one;
-      const Real q = mixture.log_ratio > Real(0) ? smaller_one : larger_one;
-      state.of_teacher.lane[j % Lanes] += q * mixture.log_q_over_m();
-      state.of_student.lane[j % Lanes] += p * mixture.log_p_over_m();
+      add_column(state.of_student.lane[j % Lanes], state.of_teacher.lane[j % Lanes], statistics, columns.x.lane[j],
+                 columns.t.lane[j]);
     }
   }
   template <int Round, class AnyState, int N>
@@ -106,57 +101,46 @@ struct Jsd {
     accumulate_round(state, statistics, columns);
   }
   template <int Round>
-  static constexpr RoundSums round_sums{.maxima = Round == 0, .weighted = Round == 1};
+  static constexpr RoundSums round_sums{.maxima = Round == 0, .weighted = false};
 
   template <int Round>
   KOKKOS_INLINE_FUNCTION void raise_plainly(PlainSums<Real>& sums, Real max_x, Real max_t) const {
     sums.x.raise(max_x, scale.x_log2);
     sums.t.raise(max_t, scale.t_log2);
   }
-  /// In the second round the sums are those of p and q times the logarithms of their ratios to m, and that of q.
+  /// In the second round these are the same sums as of `accumulate`.
   template <int Round, int N>
   KOKKOS_INLINE_FUNCTION void sum_plainly(PlainSums<Real>& sums, const Statistics& statistics,
                                           const Columns<Real, N>& columns) const {
-    if constexpr (Round == 0) {
-      for (int j = 0; j < N; ++j) {
+    for (int j = 0; j < N; ++j) {
+      if constexpr (Round == 0) {
         sums.x.sum += exp2_of(sums.x.at(columns.x.lane[j], scale.x_log2));
         sums.t.sum += exp2_of(sums.t.at(columns.t.lane[j], scale.t_log2));
-      }
-    } else {
-      const PlainMixture mixture(*this, statistics);
-      for (int j = 0; j < N; ++j) {
-        const Real log_p = fused_multiply_add(columns.x.lane[j], scale.x_log2, mixture.x);
-        const Real log_q = fused_multiply_add(columns.t.lane[j], scale.t_log2, mixture.t);
-        const Real p = exp2_of(log_p);
-        const Real q = exp2_of(log_q);
-        const Real log_m = log2_of(multiply_add(p, one_minus_beta, multiply_add(q, mixture.weight_q, Real(least_m))));
-        sums.x.sum = multiply_add(p, log_p - log_m, sums.x.sum);
-        sums.t.sum = multiply_add(q, log_q - log_m, sums.t.sum);
-        sums.weighted += q;
+      } else {
+        add_column(sums.x.sum, sums.t.sum, statistics, columns.x.lane[j], columns.t.lane[j]);
       }
     }
   }
   template <int Round>
   KOKKOS_INLINE_FUNCTION bool is_good(const PlainSums<Real>& sums, const Statistics& statistics, Real low) const {
-    const bool is_first = Round == 0;
-    const RelativeLine<Real> line_x(is_first ? sums.x.maximum : statistics.max_x, scale.x_log2);
-    const RelativeLine<Real> line_t(is_first ? sums.t.maximum : statistics.max_t, scale.t_log2);
-    const Real both = sums.x.sum + sums.t.sum;
-    const bool is_fine = is_first ? sums.x.keeps_digits_of_difference() && sums.t.keeps_digits_of_difference()
-                                  : both - both == Real(0) && !is_decided(statistics);
-    return is_fine && line_x.is_usable(low) && line_t.is_usable(low);
+    if constexpr (Round == 0) {
+      const RelativeLine<Real> line_x(sums.x.maximum, scale.x_log2), line_t(sums.t.maximum, scale.t_log2);
+      return sums.x.keeps_digits_of_difference() && sums.t.keeps_digits_of_difference() && line_x.is_usable(low) &&
+             line_t.is_usable(low);
+    } else {
+      const Real p = (low - statistics.max_x) * scale.x_log2, q = (low - statistics.max_t) * scale.t_log2;
+      return p < Real(-160) && q < Real(-160);
+    }
   }
   template <int Round>
-  KOKKOS_INLINE_FUNCTION State<Round> from_plain(const PlainSums<Real>& sums, const Statistics& statistics) const {
+  KOKKOS_INLINE_FUNCTION State<Round> from_plain(const PlainSums<Real>& sums, const Statistics&) const {
     State<Round> state = identity<Round, 1>();
     if constexpr (Round == 0) {
       state.x = softmax_sum_of(sums.x, RelativeLine<Real>(sums.x.maximum, scale.x_log2).back());
       state.t = softmax_sum_of(sums.t, RelativeLine<Real>(sums.t.maximum, scale.t_log2).back());
     } else {
-      const PlainMixture mixture(*this, statistics);
-      state.of_student.lane[0] = sums.x.sum * mixture.back_x;
-      state.of_teacher.lane[0] =
-          multiply_add(mixture.lost_t - mixture.lost_x, sums.weighted, sums.t.sum) * mixture.back_t;
+      state.of_student.lane[0] = sums.x.sum;
+      state.of_teacher.lane[0] = sums.t.sum;
     }
     return state;
   }
@@ -204,110 +188,59 @@ struct Jsd {
   }
   KOKKOS_INLINE_FUNCTION GradientRow gradient_row(const Statistics& statistics, const Row<Real>& row) const {
     const Real factor = row.upstream[0] * scale.x * one_minus_beta * Real(log_of_2);
-    const PlainMixture mixture(*this, statistics);
-    const Real plain_factor = factor * mixture.back_x;
-    return {statistics.max_x,
-            statistics.log2_sum_x,
-            statistics.max_t,
-            statistics.log2_sum_t,
-            statistics.of_student,
-            factor,
-            mixture.x,
-            mixture.t,
-            mixture.weight_q,
-            mixture.is_usable && !is_decided(statistics) ? plain_factor : not_a_number<Real>(),
-            -statistics.of_student * plain_factor};
+    return {statistics.max_x,      statistics.log2_sum_x, statistics.max_t,
+            statistics.log2_sum_t, statistics.of_student, factor};
   }
 
-  static constexpr bool plain_gradient_may_be_nan =
-      true;  ///< minus infinity: no probability, and an infinite logarithm
-  KOKKOS_INLINE_FUNCTION bool has_plain_gradient(const GradientRow& row) const {
-    return row.plain_factor == row.plain_factor;
-  }
+  static constexpr bool plain_gradient_may_be_nan = false;
+  KOKKOS_INLINE_FUNCTION static bool has_plain_gradient(const GradientRow&) { return true; }
   template <int N>
   KOKKOS_INLINE_FUNCTION Pack<Real, N> plain_gradient(const GradientRow& row, const Columns<Real, N>& columns) const {
-    Pack<Real, N> result;
-    for (int j = 0; j < N; ++j) {
-      const Real log_p = fused_multiply_add(columns.x.lane[j], scale.x_log2, row.plain_x);
-      const Real log_q = fused_multiply_add(columns.t.lane[j], scale.t_log2, row.plain_t);
-      const Real p = exp2_of(log_p);
-      const Real q = exp2_of(log_q);
-      const Real log_m = log2_of(multiply_add(p, one_minus_beta, multiply_add(q, row.plain_weight_q, Real(least_m))));
-      result.lane[j] = p * fused_multiply_add(log_p - log_m, row.plain_factor, row.plain_rest);
-    }
-    return result;
+    return gradient(row, columns, 0);
   }
   template <int N>
   KOKKOS_INLINE_FUNCTION Pack<Real, N> gradient(const GradientRow& row, const Columns<Real, N>& columns, int) const {
     Pack<Real, N> result;
     VOCABLOSS_VECTOR_LOOP
     for (int j = 0; j < N; ++j) {
-      const Real log_p = log_of((columns.x.lane[j] - row.max_x) * scale.x_log2 - row.log2_sum_x);
-      const Real log_q = log_of((columns.t.lane[j] - row.max_t) * scale.t_log2 - row.log2_sum_t);
-      result.lane[j] = exp2_of(log_p) * (mix(log_p, log_q).log_p_over_m() - row.of_student) * row.factor;
+      const Real log_p_of_column = log_p(row, columns.x.lane[j]);
+      const Mixture mixture(*this, log_p_of_column, log_q(row, columns.t.lane[j]));
+      result.lane[j] = (-mixture.log_m_over_p - row.of_student) * (exp2_of(log_p_of_column) * row.factor);
     }
     return result;
   }
 
  private:
-  static constexpr double least_m = 1e-36;  ///< keeps a logarithm finite where p and q vanish
-
-  /// Whether one column has almost all of p. Its log p - log m and the mean of them cancel, to the digit only if both
-  /// are found in the same way.
-  KOKKOS_INLINE_FUNCTION static bool is_decided(const Statistics& statistics) {
-    return !(statistics.log2_sum_x >= Real(0.087));  // log2 of PlainStream::least_plain_sum_of_two
-  }
-
-  /// The mixture from p and q themselves: log p and log q in one multiply-add each, with constants rounded once. What
-  /// that loses of a logarithm, `lost`, is the same for all columns; log_m is found too small by as much as log_p is,
-  /// so that their difference is right.
-  struct PlainMixture {
-    Real x, t;  ///< log2 p = x_j scale + x + lost_x
-    Real lost_x, lost_t;
-    Real back_x, back_t;  ///< 2^lost
-    Real weight_q;
-    bool is_usable;
-
-    KOKKOS_INLINE_FUNCTION PlainMixture(const Jsd& loss, const Statistics& statistics) {
-      const RelativeLine<Real> line_x(statistics.max_x, loss.scale.x_log2);
-      const RelativeLine<Real> line_t(statistics.max_t, loss.scale.t_log2);
-      const ExactSum<Real> offset_x(line_x.offset, -statistics.log2_sum_x);
-      const ExactSum<Real> offset_t(line_t.offset, -statistics.log2_sum_t);
-      x = offset_x.sum;
-      t = offset_t.sum;
-      lost_x = offset_x.lost - line_x.residual;
-      lost_t = offset_t.lost - line_t.residual;
-      back_x = exp2_of(lost_x);
-      back_t = exp2_of(lost_t);
-      const Real back_m = exp2_of(-lost_x);
-      weight_q = loss.beta * back_t * back_m;
-      is_usable = line_x.is_usable() && line_t.is_usable();
-    }
-  };
-
+  /// A column, in units of log 2. m is relative to p, so that where student and teacher are near each other, log(m / p)
+  /// is not a difference of two logarithms of another size. Where p would be less than any normal number, it is that
+  /// number: then the ratio of q to it is no larger than a number may be, and q is right.
   struct Mixture {
-    Real ratio;      ///< the smaller of p and q over the larger
-    Real log_ratio;  ///< log p - log q
-    Real log_m;      ///< relative to the larger of the two: in [log of the smaller weight, 0]
+    Real log_p, log_q_over_p, q_over_p, log_m_over_p;
 
-    KOKKOS_INLINE_FUNCTION Real log_p_over_m() const { return -larger(-log_ratio, Real(0)) - log_m; }
-    KOKKOS_INLINE_FUNCTION Real log_q_over_m() const { return -larger(log_ratio, Real(0)) - log_m; }
+    KOKKOS_INLINE_FUNCTION Mixture(const Jsd& loss, Real log_p_or_less, Real log_q)
+        : log_p(larger(log_p_or_less, Real(std::numeric_limits<Real>::min_exponent))),
+          log_q_over_p(log_q - log_p),
+          q_over_p(exp2_of(log_q_over_p)),
+          log_m_over_p(log2_of(multiply_add(loss.beta, q_over_p, loss.one_minus_beta))) {}
   };
-
-  /// A probability's logarithm, kept finite far below where the probability itself becomes 0: so no product below is 0
-  /// times infinity. (A poisoned row is known by its statistics.)
-  KOKKOS_INLINE_FUNCTION static Real log_of(Real log_p) {
-    return larger(log_p, Real(sizeof(Real) == 4 ? -200 : -1200));
+  /// `of_row`: its statistics, or what of them the gradient has.
+  template <class OfRow>
+  KOKKOS_INLINE_FUNCTION Real log_p(const OfRow& of_row, Real x) const {
+    return multiply_add(x - of_row.max_x, scale.x_log2, -of_row.log2_sum_x);
   }
-
-  /// log_p and log_q in units of log 2, finite.
-  KOKKOS_INLINE_FUNCTION Mixture mix(Real log_p, Real log_q) const {
-    const Real d = log_p - log_q;
-    const bool student_is_larger = d > Real(0);
-    const Real ratio = exp2_of(student_is_larger ? -d : d);
-    const Real of_larger = student_is_larger ? one_minus_beta : beta;
-    const Real of_smaller = student_is_larger ? beta : one_minus_beta;
-    return {ratio, d, log2_of(of_larger + of_smaller * ratio)};
+  template <class OfRow>
+  KOKKOS_INLINE_FUNCTION Real log_q(const OfRow& of_row, Real t) const {
+    return multiply_add(t - of_row.max_t, scale.t_log2, -of_row.log2_sum_t);
+  }
+  /// Adds a column to the sums of the second round.
+  KOKKOS_INLINE_FUNCTION void add_column(Real& of_student, Real& of_teacher, const Statistics& statistics, Real x,
+                                         Real t) const {
+    const Mixture mixture(*this, log_p(statistics, x), log_q(statistics, t));
+    const Real p = exp2_of(mixture.log_p);
+    // A weight of 0 must not meet infinity.
+    const Real log_q_over_p = larger(mixture.log_q_over_p, Real(2 * std::numeric_limits<Real>::min_exponent));
+    of_student = multiply_add(p, -mixture.log_m_over_p, of_student);
+    of_teacher = multiply_add(p * mixture.q_over_p, log_q_over_p - mixture.log_m_over_p, of_teacher);
   }
 };
 

@@ -19,7 +19,7 @@ namespace vocabloss::loss {
 inline constexpr double log2_of_e = 1.4426950408889634074;
 inline constexpr double log_of_2 = 0.69314718055994530942;
 
-/// 2^a for a <= 1 (the algebra only raises 2 to differences from a maximum). 2^-inf = 0, results below the smallest
+/// 2^a for a <= 126 (the algebra mostly raises 2 to differences from a maximum). 2^-inf = 0, results below the smallest
 /// normal float may become 0, NaN passes. Error: 2 ulp on a GPU (ex2.approx), 1 ulp on a CPU.
 KOKKOS_INLINE_FUNCTION float exp2_of(float a) {
 #if defined(__CUDA_ARCH__)
@@ -46,7 +46,7 @@ KOKKOS_INLINE_FUNCTION float exp2_of(float a) {
 
 KOKKOS_INLINE_FUNCTION double exp2_of(double a) { return ::exp2(a); }
 
-/// log2 of a normal number in [2^-126, 2], to about 1 ulp of max(1, |result|).
+/// log2 of a normal number, to about 1 ulp of max(1, |result|).
 KOKKOS_INLINE_FUNCTION float log2_of(float a) {
 #if defined(__CUDA_ARCH__)
   float result;
