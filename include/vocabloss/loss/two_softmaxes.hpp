@@ -129,8 +129,8 @@ struct TwoSoftmaxLoss {
   template <int Round>
   KOKKOS_INLINE_FUNCTION bool is_good(const PlainSums<Real>& sums, const Statistics&, Real low) const {
     const RelativeLine<Real> line_x(sums.x.maximum, scale.x_log2), line_t(sums.t.maximum, scale.t_log2);
-    // The gradient of a loss that the teacher weights is a difference of the two softmaxes.
-    const int keeps_x = Term::weight_is_student ? sums.x.keeps_digits() : sums.x.keeps_digits_of_difference();
+    // The gradient is a difference of the two softmaxes, or of their logarithms.
+    const int keeps_x = sums.x.keeps_digits_of_difference();
     const int keeps_t = Term::weight_is_student ? sums.t.sum >= Real(0.5) : sums.t.keeps_digits_of_difference();
     const int is_finite = sums.weighted - sums.weighted == Real(0);
     return bool(is_finite & keeps_x & keeps_t & int(line_x.is_usable(low)) & int(line_t.is_usable(low)));  // no branch
