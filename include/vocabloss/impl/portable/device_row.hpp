@@ -101,10 +101,19 @@ class DeviceRow {
     return pack < streams_.packs() ? streams_.column_of_pack(pack) : -1;
   }
 
+  /// A part of the row at a time: in one float sum of all that a thread may have, small terms would drown.
   template <int Round, int count, class Teacher, class State>
-  KOKKOS_INLINE_FUNCTION void absorb_body(State& state, const Statistics& statistics, int label) const {
+  KOKKOS_INLINE_FUNCTION void absorb_body(State& all, const Statistics& statistics, int label) const {
+    constexpr unsigned packs_of_part = 32;
     const bool aligned = streams_.template teacher_is_aligned<Teacher>();
+    State part = Loss::template identity<Round, 1>();
+    unsigned part_end = rank_ + packs_of_part * team_;
     for (unsigned from = rank_; from < streams_.packs(); from += count * team_) {
+      if (from >= part_end) {
+        all = loss_.template merge<Round>(all, part);
+        part = Loss::template identity<Round, 1>();
+        part_end = from + packs_of_part * team_;
+      }
       Held<count, Teacher> held;
       for (int p = 0; p < count; ++p) {
         const int first = column_in_step(from, p);
@@ -121,12 +130,13 @@ class DeviceRow {
           max_t = loss::larger(max_t, loss::largest(columns.t));
         }
       }
-      loss_.template raise<Round>(state, max_x, max_t);
+      loss_.template raise<Round>(part, max_x, max_t);
       for (int p = 0; p < count; ++p) {
         const int first = column_in_step(from, p);
-        if (first >= 0) loss_.template accumulate<Round>(state, statistics, held.columns(p, first), label);
+        if (first >= 0) loss_.template accumulate<Round>(part, statistics, held.columns(p, first), label);
       }
     }
+    all = loss_.template merge<Round>(all, part);
   }
 
   /// From the end of the row, whose columns were read last.

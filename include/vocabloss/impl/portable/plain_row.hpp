@@ -39,19 +39,20 @@ class PlainRow {
   template <int Round>
   KOKKOS_INLINE_FUNCTION PlainState<Real> sum(const Statistics& statistics, int label) const {
     PlainState<Real> state;
+    RunningSums running{state.sums};
     if constexpr (Loss::needs_label) {
       if (rank_ == 0 && label >= 0) state.label_logit = streams_.logit(label);
     }
     if (streams_.teacher_is_parallel()) {
-      sum_body<Round, packs, Logit>(state.sums, statistics, true);
+      sum_body<Round, packs, Logit>(running, statistics, true);
     } else if (streams_.teacher_is_float()) {
-      sum_body<Round, 1, float>(state.sums, statistics, streams_.template teacher_is_aligned<float>());
+      sum_body<Round, 1, float>(running, statistics, streams_.template teacher_is_aligned<float>());
     } else {
-      sum_body<Round, 1, Logit>(state.sums, statistics, false);
+      sum_body<Round, 1, Logit>(running, statistics, false);
     }
     for (unsigned e = rank_; e < streams_.edges(); e += team_) {
       const auto edge = streams_.edge(e);
-      sum_columns<Round>(state.sums, statistics, edge.x.lane[0], Loss::streams == 2 ? edge.t.lane[0] : Real(0), edge);
+      sum_columns<Round>(running, statistics, edge.x.lane[0], Loss::streams == 2 ? edge.t.lane[0] : Real(0), edge);
     }
     return state;
   }
@@ -74,31 +75,55 @@ class PlainRow {
   template <int count, class Teacher>
   using Held = typename Streams::template Held<count, Teacher>;
 
+  /// A thread may have so many columns that one float sum of them all would lose digits. So those of a step are summed
+  /// on their own, and what adding them rounds off is added with the next (Kahan, "Further remarks on reducing
+  /// truncation errors", 1965).
+  struct RunningSums {
+    loss::PlainSums<Real>& sums;
+    loss::PlainSums<Real> lost{};  ///< relative to the same maxima
+
+    KOKKOS_INLINE_FUNCTION void add(const loss::PlainSums<Real>& part) {
+      if (sums.x.maximum != lost.x.maximum || sums.t.maximum != lost.t.maximum) lost = sums.emptied();
+      add(sums.x.sum, lost.x.sum, part.x.sum);
+      add(sums.t.sum, lost.t.sum, part.t.sum);
+      add(sums.weighted, lost.weighted, part.weighted);
+    }
+    KOKKOS_INLINE_FUNCTION static void add(Real& sum, Real& lost, Real part) {
+      const Real term = part - lost, next = sum + term;
+      lost = (next - sum) - term;
+      sum = next;
+    }
+  };
+
   template <int Round, int N>
-  KOKKOS_INLINE_FUNCTION void sum_columns(loss::PlainSums<Real>& sums, const Statistics& statistics, Real max_x,
-                                          Real max_t, const loss::Columns<Real, N>& columns) const {
-    if constexpr (Loss::template round_sums<Round>.maxima) loss_.template raise_plainly<Round>(sums, max_x, max_t);
-    loss_.template sum_plainly<Round>(sums, statistics, columns);
+  KOKKOS_INLINE_FUNCTION void sum_columns(RunningSums& running, const Statistics& statistics, Real max_x, Real max_t,
+                                          const loss::Columns<Real, N>& columns) const {
+    if constexpr (Loss::template round_sums<Round>.maxima) {
+      loss_.template raise_plainly<Round>(running.sums, max_x, max_t);
+    }
+    loss::PlainSums<Real> part = running.sums.emptied();
+    loss_.template sum_plainly<Round>(part, statistics, columns);
+    running.add(part);
   }
 
   /// Whole steps, then what is left of the body pack by pack: no branch asks whether a pack exists.
   template <int Round, int count, class Teacher>
-  KOKKOS_INLINE_FUNCTION void sum_body(loss::PlainSums<Real>& sums, const Statistics& statistics, bool aligned) const {
+  KOKKOS_INLINE_FUNCTION void sum_body(RunningSums& running, const Statistics& statistics, bool aligned) const {
     unsigned from = rank_;
     for (; from + (count - 1) * team_ < streams_.packs(); from += count * team_) {
-      sum_step<Round, count, Teacher>(sums, statistics, from, aligned);
+      sum_step<Round, count, Teacher>(running, statistics, from, aligned);
     }
     if constexpr (count > 1) {
-      for (; from < streams_.packs(); from += team_) sum_step<Round, 1, Teacher>(sums, statistics, from, aligned);
+      for (; from < streams_.packs(); from += team_) sum_step<Round, 1, Teacher>(running, statistics, from, aligned);
     }
   }
 
   template <int Round, int count, class Teacher>
-  KOKKOS_INLINE_FUNCTION void sum_step(loss::PlainSums<Real>& sums, const Statistics& statistics, unsigned from,
+  KOKKOS_INLINE_FUNCTION void sum_step(RunningSums& running, const Statistics& statistics, unsigned from,
                                        bool aligned) const {
     Held<count, Teacher> held;
     for (int p = 0; p < count; ++p) streams_.load(held, p, streams_.column_of_pack(from + p * team_), aligned);
-    sum_columns<Round>(sums, statistics, held.largest_x(), held.largest_t(), held.all_columns());
+    sum_columns<Round>(running, statistics, held.largest_x(), held.largest_t(), held.all_columns());
   }
 
   template <int count, class Slope>
