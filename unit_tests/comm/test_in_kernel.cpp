@@ -107,6 +107,42 @@ TEST_F(InKernel, EveryWidthAndPiecesAhead) {
   }
 }
 
+/// From 1024 rows on, blocks take short rows two at a time.
+TEST_F(InKernel, GroupsOfConsumers) {
+  if (ranks() == 1) GTEST_SKIP() << "nothing is exchanged";
+  constexpr std::int64_t rows = 1100;
+  const std::int64_t vocab = 1003 * ranks();
+  const Cut cut = even_cut(vocab, ranks());
+  for (const Sequence sequence : {Sequence::forward_backward, Sequence::forward_then_backward}) {
+    Call call = ordinary_call(loss_named("reverse_kl"), rows, vocab);
+    call.sequence = sequence;
+    expect_right_values<ReverseKl, bfloat16>(call, cut,
+                                             request("width=1 ahead=2 threads=128 vectors=2 blocks=2 groups=2"));
+    Call labelled = ordinary_call(loss_named("cross_entropy"), rows, vocab);
+    labelled.sequence = sequence;
+    expect_right_values<CrossEntropy, float>(labelled, cut, request());
+    Call entropies = ordinary_call(loss_named("log_prob_entropy"), rows, vocab);
+    entropies.sequence = sequence;
+    expect_right_values<LogProbEntropy, bfloat16>(entropies, cut, request());
+  }
+}
+
+/// A column that decides its row, on one of the ranks.
+TEST_F(InKernel, PeakedRows) {
+  constexpr std::int64_t rows = 24;
+  const std::int64_t vocab = 5000;
+  Call call = ordinary_call(loss_named("reverse_kl"), rows, vocab);
+  for (std::int64_t i = 0; i < rows; ++i) {
+    const std::int64_t column = i * 1237 % vocab;
+    call.x[i * vocab + column] = 8 + double(i) / 2;
+    call.t[i * vocab + column] = 9 + double(i) / 4;
+  }
+  const Cut cut = even_cut(vocab, ranks());
+  expect_right_values<ReverseKl, bfloat16>(call, cut, request());
+  expect_right_values<SoftCrossEntropy, float>(call, cut, request());
+  expect_right_values<Jsd, float>(call, cut, request());
+}
+
 /// What one rank makes of NaN, infinities, and shards of nothing, all make.
 TEST_F(InKernel, InfinitiesAndNan) {
   const std::int64_t vocab = 24;

@@ -136,18 +136,19 @@ class PeerSession {
   }
 
   /// All ranks have clusters of the same width, and at most max_peer_states blocks that hold a part of a row.
-  /// `in_shared`: the state, in shared memory.
   template <int Round, class State>
-  __device__ __forceinline__ void send(const State& state, const WordsOf<State>& in_shared,
-                                       const ClusterStates<State>& cluster, std::int64_t row) {
+  __device__ __forceinline__ void send(const State& state, const ClusterStates<State>& cluster, std::int64_t row) {
     if (!is_lost_) {
       const std::int64_t first = first_word<Round>(row);
+      const WordsOf<State> all = to_words(state);
 #pragma unroll
       for (int k = 0; k < sent_by_lane; ++k) {
         const int word = word_of_lane(k);
+        float value = all.word[0];
+#pragma unroll
+        for (int w = 1; w < words_of<State>; ++w) value = w == word ? all.word[w] : value;
         if (sent_[k] && word < words_of<State>) {
-          const std::uint64_t value = __float_as_uint(in_shared.word[word]);
-          store_for_peers(sent_[k] + first, static_cast<std::uint64_t>(launch_) << 32 | value);
+          store_for_peers(sent_[k] + first, static_cast<std::uint64_t>(launch_) << 32 | __float_as_uint(value));
         }
       }
     }

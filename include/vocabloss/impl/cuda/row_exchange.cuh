@@ -15,8 +15,8 @@ namespace vocabloss::Impl {
 /// The seam for a vocabulary that is split over GPUs, here for one that is not (peer_exchange.cuh has the other). A
 /// kernel opens it before its first barrier, and tells it the cluster's width and which of its blocks this is. A row's
 /// exchange warp in every block calls `expect` when the row's states are next to be waited for, `send` with the block's
-/// state in every lane and in shared memory, and later `merge`, which gives the state of the whole row in every lane;
-/// `meanwhile` is called now and then where that takes long.
+/// state in every lane, and later `merge`, which gives the state of the whole row in every lane; `meanwhile` is called
+/// now and then where that takes long.
 struct NoExchange {
   static constexpr bool clusters_meet = false;  ///< of all ranks, in every row: see row_claims.cuh
   /// Not null: a forward pass leaves every row's state here, [rows][words] as StateWords tells them, for an exchange
@@ -29,8 +29,8 @@ struct NoExchange {
   }
   __device__ __forceinline__ void expect(std::int64_t /*row*/) const {}
   template <int Round, class State>
-  __device__ __forceinline__ void send(const State& state, const WordsOf<State>& /*in_shared*/,
-                                       const ClusterStates<State>& cluster, std::int64_t /*row*/) const {
+  __device__ __forceinline__ void send(const State& state, const ClusterStates<State>& cluster,
+                                       std::int64_t /*row*/) const {
     cluster.push(state);
   }
   template <int Round, class Loss, class State, class Meanwhile>
@@ -134,11 +134,10 @@ struct ExchangeWarp {
     wait(&buffers.gathered[use.index], use.parity);
     auto state = from_words(buffers.warp_state[use.index][lane % Shape::warps]);
     state = merge_states<Round>(loss, state, Shape::warps);
+    peers.template send<Round>(state, cluster_states<Round>(use), claims.row(i));
+    unsent = i + turns;
     __syncwarp();
     if (lane == 0) buffers.warp_state[use.index][0] = to_words(state);
-    __syncwarp();
-    peers.template send<Round>(state, buffers.warp_state[use.index][0], cluster_states<Round>(use), claims.row(i));
-    unsent = i + turns;
     __syncwarp();
   }
   /// The same of slices that the block takes in turn: the state of the row, merged as blocks of a cluster merge theirs.
