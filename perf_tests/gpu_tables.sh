@@ -36,9 +36,10 @@ if wanted types; then
   ours fp32 --path cluster --type fp32 --loss $three --vocab 32768,131072
   ours in_place --path cluster --in-place --loss $three --vocab 32768,131072
 fi
-variants=torch_compile,torch_autotune${fast_llm:+,fast_llm,fast_llm_cap32k}
-python3 -c 'import liger_kernel' 2>/dev/null && variants+=,liger
-wanted peers && peers peers --loss reverse_kl,soft_cross_entropy,cross_entropy,z_loss --variant "$variants"
+liger=$(python3 -c 'import liger_kernel' 2>/dev/null && echo ,liger)
+wanted peers && peers peers --loss reverse_kl,soft_cross_entropy,cross_entropy,z_loss \
+  --variant "torch_compile,torch_autotune${fast_llm:+,fast_llm,fast_llm_cap32k}$liger"
+wanted peers && peers peers_sums --loss jsd,log_prob_entropy --variant "torch_compile$liger"
 wanted peers_few && peers peers_few --loss reverse_kl,cross_entropy --rows 1,8,64 --vocab 131072 \
   --variant torch_compile,torch_compile_graph
 

@@ -9,7 +9,7 @@ Forward and backward with respect to the logits, 16-bit logits, upstream gradien
   torch_autotune   the formula in float32 under torch.compile(mode="max-autotune-no-cudagraphs"): its strongest form
   fast_llm         Fast-LLM's Triton kernels; needs --fast-llm DIR, a folder that holds its package fast_llm
   fast_llm_cap32k  the same with blocks of up to 32768 columns, as before they were capped
-  liger            Liger's cross-entropy, in place; needs the package liger-kernel
+  liger            Liger's cross-entropy, in place, and its JSD of log-probabilities; needs the package liger-kernel
 A variant with "_graph" behind its name is captured into a CUDA graph, so that launches cost nothing.
 
 A time is the median over events around one call each, after a warm-up; before each the L2 cache is overwritten.
@@ -93,7 +93,9 @@ def fast_llm(loss, **options):
 
 
 def liger(loss):
-    from liger_kernel.transformers.functional import liger_cross_entropy
+    from liger_kernel.transformers.functional import liger_cross_entropy, liger_jsd
+    if loss == "jsd":  # a mean over the rows
+        return with_autograd(lambda x, t, y: liger_jsd(x.log_softmax(-1), t.log_softmax(-1)) * x.shape[0])
     if loss != "cross_entropy":
         raise KeyError(loss)
 
