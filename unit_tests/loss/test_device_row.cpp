@@ -219,6 +219,33 @@ TYPED_TEST(DeviceRow, InPlace) {
 TYPED_TEST(DeviceRow, OddAndNotAlike) { check_all<TypeParam, bfloat16, bfloat16, bfloat16>(2, 7, false); }
 TYPED_TEST(DeviceRow, MixedTypes) { check_all<TypeParam, bfloat16, float, float>(1, 2, false); }
 
+/// A thread has so many columns that in one float sum of them all equal terms would add up an error, and small ones
+/// drown in the one that decides the row.
+TYPED_TEST(DeviceRow, LongRowsKeepTheirDigits) {
+  using Loss = typename TypeParam::template Loss<float>;
+  constexpr int columns = 100000, some = columns / 2;
+  for (const bool is_decided : {false, true}) {
+    SCOPED_TRACE(is_decided ? "decided" : "ordinary");
+    reference::RowInput row = row_of<Loss, bfloat16, bfloat16>(Shape::ordinary, columns);
+    for (double& value : row.x) value = std::floor(value);
+    if (is_decided) {  // with probability .9999
+      double others = 0;
+      for (int j = 0; j < columns; ++j) others += j == some ? 0 : std::exp(row.x[j]);
+      row.x[some] = std::log(others * 9999);
+      if (Loss::streams == 2) row.t = Loss::teacher_is_logits ? row.x : reference::softmax(row.x, 1).p;
+      row.x = rounded<bfloat16>(row.x);
+      row.t = rounded<bfloat16>(row.t);
+    }
+    const vocabloss::LossOptions options;
+    const Outcome ours = take<TypeParam, bfloat16, bfloat16, float>(options, row, 0, 0, false);
+    const reference::RowOutput expected = reference::evaluate(typename TypeParam::template Loss<double>(options), row);
+    for (std::size_t k = 0; k < ours.losses.size(); ++k) {
+      EXPECT_TRUE(near(ours.losses[k], expected.losses[k], 3e-6 * std::fmax(1, std::fabs(expected.losses[k]))));
+    }
+    EXPECT_TRUE(near(ours.gradient[some], expected.gradient[some], 2e-6 * expected.terms[some]));
+  }
+}
+
 TEST(DeviceRowOfTwoSoftmaxes, KeepsTheDifferenceOfPeakedRowsThatAgree) {
   for (const double peak : {0.85, 0.9, 0.95, 0.99}) {
     check_agreement<ForwardKl>(peak);
