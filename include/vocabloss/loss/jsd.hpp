@@ -128,8 +128,8 @@ struct Jsd {
       return sums.x.keeps_digits_of_difference() && sums.t.keeps_digits_of_difference() && line_x.is_usable(low) &&
              line_t.is_usable(low);
     } else {
-      const Real p = (low - statistics.max_x) * scale.x_log2, q = (low - statistics.max_t) * scale.t_log2;
-      return p < Real(-160) && q < Real(-160);
+      const Real below_x = (low - statistics.max_x) * scale.x_log2, below_t = (low - statistics.max_t) * scale.t_log2;
+      return below_x < Real(-160) && below_t < Real(-160);
     }
   }
   template <int Round>
