@@ -28,6 +28,7 @@ wanted ours && ours cluster --path cluster --loss $all --vocab 8192,16384,32768,
 wanted short && ours short --path cluster --loss $all --vocab 1024,2048,4096,5003,6144,12288
 wanted peaked && ours peaked --data peaked --path cluster --loss $all --vocab 4096,8192,32768,50257,65536,131072,262144
 wanted caps && ours caps --path team --loss $three --vocab 32768,65536,131072 --block-cap 1024,2048,4096,8192,16384,32768
+wanted caps && ours team_sums --path team --loss jsd,log_prob_entropy --vocab 32768,65536,131072
 wanted naive && ours naive --path naive --loss $three --vocab 32768,131072 --repeat 5
 wanted few && ours few --path auto,cluster,split,team --loss reverse_kl,cross_entropy --rows 1,8,64,131 --vocab 32768,131072
 wanted forward && ours forward --path cluster --pass forward --loss $all --vocab 8192,32768,50257,65536,131072,262144
